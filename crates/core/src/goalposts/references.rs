@@ -71,7 +71,7 @@ impl<'a> Listing<'a> {
 
     /// The files that `word` in the text of the check at `check` names: from the folder of the check, from the top, or by the
     /// last piece of a path that the check puts together.
-    fn named_by(&self, word: &str, check: &str, text: &str) -> Vec<&'a str> {
+    fn named_by(&self, word: &str, check: &str, pieces: &HashSet<&str>) -> Vec<&'a str> {
         let own = folder_of(check);
         let word = word.trim_start_matches('/').trim_end_matches(['.', '/']);
         let places = [modules::below(own, word), modules::below("", word)];
@@ -80,8 +80,7 @@ impl<'a> Listing<'a> {
         }
         if !word.contains('/') && word.split_once('.').is_some_and(|(stem, _)| !stem.is_empty()) {
             let all = self.by_name.get(word).map_or(&[][..], Vec::as_slice);
-            let is_meant =
-                |path: &&&str| all.len() == 1 || words(text).any(|word| word == last(folder_of(path)));
+            let is_meant = |path: &&&str| all.len() == 1 || pieces.contains(last(folder_of(path)));
             return all.iter().filter(is_meant).copied().collect();
         }
         // A folder that holds nothing but data.
@@ -132,6 +131,10 @@ fn is_name(c: char) -> bool {
 /// The sources of the program: what is neither a goalpost nor data.
 struct Program {
     sources: Vec<(String, String)>,
+    paths: HashSet<String>,
+    /// Which of the sources define a name, and which a module of this name would be.
+    defining: HashMap<String, Vec<usize>>,
+    modules: HashMap<String, Vec<usize>>,
     /// Every piece of a path that one of them may name.
     names: HashSet<String>,
     /// Whether all of them were read.
@@ -147,7 +150,14 @@ impl Program {
         let is_source = |path: &str| {
             kind_of_content(path) == Content::Source || (!last(path).contains('.') && !is_known(path))
         };
-        let mut program = Self { sources: Vec::new(), names: HashSet::new(), is_whole: true };
+        let mut program = Self {
+            sources: Vec::new(),
+            paths: HashSet::new(),
+            defining: HashMap::new(),
+            modules: HashMap::new(),
+            names: HashSet::new(),
+            is_whole: true,
+        };
         let mut bytes = 0_usize;
         for path in files.iter().filter(|path| !path.starts_with('/') && is_source(path) && !is_known(path)) {
             if program.sources.len() >= MAX_SOURCES || bytes >= MAX_BYTES {
@@ -165,9 +175,25 @@ impl Program {
                     program.names.insert(piece.to_owned());
                 }
             }
+            let at = program.sources.len();
+            for name in defined(&text) {
+                program.defining.entry(name.to_owned()).or_default().push(at);
+            }
+            program.modules.entry(module_name(path).to_owned()).or_default().push(at);
+            program.paths.insert(path.clone());
             program.sources.push((path.clone(), text));
         }
         program
+    }
+
+    /// Whether more than one of its sources has this name in it: what only tests use stands in one, or in none.
+    fn uses(&self, name: &str) -> bool {
+        let has = |text: &str| {
+            text.match_indices(name).any(|(at, _)| {
+                !text[..at].ends_with(is_name) && !text[at + name.len()..].starts_with(is_name)
+            })
+        };
+        self.sources.iter().filter(|(_, text)| has(text)).nth(1).is_some()
     }
 
     /// Whether the program names this file, or the folder that it lies in.
@@ -206,6 +232,7 @@ pub fn rests_on(
             break;
         }
         let mut more: BTreeSet<String> = BTreeSet::new();
+        let mut taken_in: BTreeSet<String> = BTreeSet::new();
         let named = named_files(&check, &content, &listing);
         let is_build = check.is_empty() || is_shell(&check, &content);
         let tests_sources = tests_sources(&check, &content, &named, &listing, &program);
@@ -219,6 +246,7 @@ pub fn rests_on(
                 continue;
             }
             if decides(path, &check, is_taken_in, is_build, tests_sources, &program, text) {
+                taken_in.extend(is_taken_in.then(|| path.to_owned()));
                 note(path);
             }
         }
@@ -240,8 +268,12 @@ pub fn rests_on(
         for path in more {
             if let std::collections::btree_map::Entry::Vacant(entry) = found.entry(path.clone()) {
                 entry.insert(check.clone());
-                // What a check rests on may rest on more.
-                queue.extend(text(&path).filter(|text| !text.contains('\0')).map(|text| (path, text)));
+                // What a check rests on may rest on more. Words of data are no names.
+                let is_read = |text: &String| {
+                    let is_code = kind_of_content(&path) == Content::Source || is_shell(&path, text);
+                    !text.contains('\0') && (is_code || taken_in.contains(&path))
+                };
+                queue.extend(text(&path).filter(is_read).map(|text| (path.clone(), text)));
             }
         }
     }
@@ -268,9 +300,7 @@ fn decides(
         }
         // What unit tests among the sources take in is named by these very sources.
         Content::Data if is_taken_in => {
-            !program.is_whole
-                || !program.names(path)
-                || program.sources.iter().any(|(source, _)| source == check)
+            !program.is_whole || !program.names(path) || program.paths.contains(check)
         }
         Content::Data => {
             let says_so = is_data_of_tests(path)
@@ -278,6 +308,10 @@ fn decides(
                 || (modules::is_data(path) && text(path).is_some_and(|text| modules::holds_results(&text)));
             if says_so && !check.is_empty() {
                 return true;
+            }
+            // A program without an ending.
+            if !last(path).contains('.') && text(path).is_some_and(|text| text.starts_with("#!")) {
+                return false;
             }
             let is_of_program = folder_of(path)
                 .to_ascii_lowercase()
@@ -301,36 +335,39 @@ fn tests_sources(
     let names_paths = ["py", "js", "mjs", "cjs", "ts", "mts", "cts", "jsx", "tsx", "sh", "bash"]
         .iter()
         .any(|end| check.rsplit_once('.').is_some_and(|(_, own)| own == *end));
-    let is_of_program = |path: &str| {
-        program.sources.iter().any(|(source, _)| source == path) && !is_helper_of_test(path, None, check)
-    };
+    let is_of_program = |path: &str| program.paths.contains(path) && !is_helper_of_test(path, None, check);
+    let pieces: HashSet<&str> = words(text).collect();
     !names_paths
         || named.iter().any(|(path, _)| is_of_program(path))
-        || words(text).any(|word| listing.named_by(word, check, text).into_iter().any(is_of_program))
+        || pieces.iter().any(|word| listing.named_by(word, check, &pieces).into_iter().any(is_of_program))
         || imported_by_test(check, text).iter().flatten().any(|path| is_of_program(path))
 }
 
 /// The files that the text of a check names, and whether the check takes them in as a part of itself.
 fn named_files<'a>(check: &str, text: &str, listing: &Listing<'a>) -> Vec<(&'a str, bool)> {
-    let mut all: Vec<(&str, bool)> = Vec::new();
+    let pieces: HashSet<&str> = words(text).collect();
+    let mut named: BTreeMap<&str, bool> = BTreeMap::new();
+    let read = read_by_commands(text, check.is_empty());
     if check.is_empty() || is_shell(check, text) {
-        for word in read_by_commands(text, check.is_empty()) {
-            all.extend(listing.named_by(&word, check, "").into_iter().map(|path| (path, false)));
-        }
-        // Sources that a recipe compiles may be programs that check.
-        let sources = words(text).filter(|word| kind_of_content(word) == Content::Source);
-        for word in sources {
-            all.extend(listing.named_by(word, check, text).into_iter().map(|path| (path, false)));
-        }
+        named.extend(read.iter().map(|word| (word.as_str(), false)));
+        // Sources that a recipe compiles may be programs that check, and lists of what is left out are searched.
+        let is_special = |word: &&&str| kind_of_content(word) == Content::Source || steers_check(word, "");
+        named.extend(pieces.iter().filter(is_special).map(|word| (*word, false)));
     } else {
         for line in text.lines() {
             let is_taken_in = ["#include", "include!", "#[path"].iter().any(|by| line.contains(by));
             for word in words(line) {
-                all.extend(listing.named_by(word, check, text).into_iter().map(|path| (path, is_taken_in)));
+                *named.entry(word).or_default() |= is_taken_in;
             }
         }
     }
-    all
+    let mut found: BTreeMap<&str, bool> = BTreeMap::new();
+    for (word, is_taken_in) in named {
+        for path in listing.named_by(word, check, &pieces) {
+            *found.entry(path).or_default() |= is_taken_in;
+        }
+    }
+    found.into_iter().collect()
 }
 
 /// Whether a file is read by a shell or by a program that hands its lines to one.
@@ -447,7 +484,9 @@ fn included_examples<'a>(path: &str, text: &str, listing: &Listing<'a>) -> Vec<&
         return Vec::new();
     }
     let lines = text.lines().filter(|line| line.contains("doc") && line.contains("include_str!"));
-    lines.flat_map(|line| words(line).flat_map(|word| listing.named_by(word, path, ""))).collect()
+    lines
+        .flat_map(|line| words(line).flat_map(|word| listing.named_by(word, path, &HashSet::new())))
+        .collect()
 }
 
 /// Documents whose examples a gate or its settings run: `--doctest-glob='*.rst'`, `python -m doctest README.md`.
@@ -463,7 +502,7 @@ fn examples_run<'a>(text: &str, listing: &Listing<'a>) -> Vec<&'a str> {
     for (at, mark) in text.match_indices("-m doctest") {
         let line = text[at + mark.len()..].lines().next().unwrap_or_default();
         let documents = words(line).filter(|word| ["md", "rst", "txt"].iter().any(|end| word.ends_with(end)));
-        all.extend(documents.flat_map(|word| listing.named_by(word, "", "")));
+        all.extend(documents.flat_map(|word| listing.named_by(word, "", &HashSet::new())));
     }
     all
 }
@@ -525,33 +564,39 @@ fn judges<'a>(check: &str, text: &str, program: &'a Program) -> Vec<&'a str> {
     if handed.is_empty() && registered.is_empty() {
         return Vec::new();
     }
-    let imports = |name: &str, path: &str| {
-        let stem = last(path).split('.').next().unwrap_or_default();
-        let stem = if matches!(stem, "index" | "__init__" | "mod") { last(folder_of(path)) } else { stem };
-        text.lines().filter(|line| line.contains("require") || line.contains("import")).any(|line| {
-            let has = |wanted: &str| line.split(|c| !is_name(c) && c != '-').any(|word| word == wanted);
-            has(name) && has(stem)
-        })
+    let parts = |line: &'_ str| -> HashSet<String> {
+        line.split(|c| !is_name(c) && c != '-').map(str::to_owned).collect()
     };
-    let is_of_work = |name: &str| program.sources.iter().any(|(_, source)| defines(source, name));
-    let mut all: Vec<&str> = Vec::new();
-    for (path, source) in &program.sources {
-        let registers = registered.iter().any(|line| {
-            let stem = last(path).split('.').next().unwrap_or_default();
-            let stem = if stem == "index" { last(folder_of(path)) } else { stem };
-            line.split(|c| !is_name(c) && c != '-').any(|word| word == stem) && source.contains("pass")
-        });
-        let judges = handed.iter().any(|(name, subjects)| {
-            (defines(source, name) || imports(name, path))
-                && can_refuse(source)
-                && !subjects.iter().any(|subject| defines(source, subject))
-                && subjects.iter().any(|subject| is_of_work(subject))
-        });
-        if registers || judges {
-            all.push(path);
-        }
+    let named = |line: &str| -> Vec<usize> {
+        let found = parts(line).into_iter().filter_map(|word| program.modules.get(&word));
+        found.flatten().copied().collect()
+    };
+    let imports: Vec<&str> =
+        text.lines().filter(|line| line.contains("require") || line.contains("import")).collect();
+    let nothing: Vec<usize> = Vec::new();
+    let defining = |name: &str| program.defining.get(name).unwrap_or(&nothing);
+    let mut all: BTreeSet<usize> = BTreeSet::new();
+    for line in registered {
+        all.extend(named(line).into_iter().filter(|at| program.sources[*at].1.contains("pass")));
     }
-    all
+    for (name, subjects) in &handed {
+        if !subjects.iter().any(|subject| !defining(subject).is_empty()) || program.uses(name) {
+            continue;
+        }
+        let imported = imports.iter().filter(|line| parts(line).contains(name)).flat_map(|line| named(line));
+        let judges = defining(name).iter().copied().chain(imported).filter(|at| {
+            can_refuse(&program.sources[*at].1)
+                && !subjects.iter().any(|subject| defining(subject).contains(at))
+        });
+        all.extend(judges);
+    }
+    all.into_iter().map(|at| program.sources[at].0.as_str()).collect()
+}
+
+/// What a module is called by those who import it.
+fn module_name(path: &str) -> &str {
+    let stem = last(path).split('.').next().unwrap_or_default();
+    if matches!(stem, "index" | "__init__" | "mod") { last(folder_of(path)) } else { stem }
 }
 
 /// Whether a check compares by itself.
@@ -646,28 +691,36 @@ fn has_comma(arguments: &str) -> bool {
     })
 }
 
-fn defines(source: &str, name: &str) -> bool {
+/// The names of the functions, macros and values that a source defines.
+fn defined(source: &str) -> HashSet<&str> {
     const BY: &[&str] = &[
-        "def ",
-        "fn ",
-        "function ",
-        "func ",
-        "#define ",
-        "macro_rules! ",
-        "const ",
-        "let ",
-        "var ",
-        "void ",
-        "int ",
-        "bool ",
+        "def",
+        "fn",
+        "function",
+        "func",
+        "define",
+        "macro_rules",
+        "const",
+        "let",
+        "var",
+        "void",
+        "int",
+        "bool",
+        "exports",
     ];
-    BY.iter().any(|by| {
-        source.match_indices(by).any(|(at, by)| {
-            let rest = &source[at + by.len()..];
-            rest.strip_prefix(name)
-                .is_some_and(|rest| !rest.starts_with(is_name) && !rest.trim_start().starts_with(';'))
-        })
-    }) || source.contains(&format!("exports.{name} ="))
+    let mut names = HashSet::new();
+    let mut before = "";
+    let mut rest = source;
+    while let Some(start) = rest.find(is_name) {
+        rest = &rest[start..];
+        let end = rest.find(|c| !is_name(c)).unwrap_or(rest.len());
+        let (word, after) = rest.split_at(end);
+        if BY.contains(&before) && !after.trim_start_matches(' ').starts_with(';') {
+            names.insert(word);
+        }
+        (before, rest) = (word, after);
+    }
+    names
 }
 
 /// Whether a module that a gate runs judges other modules: it imports one, compares, and can end as failed.

@@ -50,6 +50,15 @@ fn lists_and_helpers_of_a_script_decide_with_it() {
 }
 
 #[test]
+fn a_list_of_what_is_left_out_may_be_searched() {
+    let script =
+        "for f in cases/*; do grep -q $f skip.txt && continue; bin/add; done\ngrep -q done notes.txt\n";
+    let files =
+        [("tests/run.sh", script), ("skip.txt", "none"), ("notes.txt", ""), ("bin/add", "#!/bin/sh\n")];
+    assert_eq!(rested_on("sh tests/run.sh", &files), ["skip.txt"]);
+}
+
+#[test]
 fn what_a_check_takes_in_is_a_part_of_it() {
     for (check, text, file) in [
         ("tests/calc.rs", "include!(\"../shared/sums.in\");", "shared/sums.in"),
@@ -88,6 +97,9 @@ fn a_source_that_judges_in_place_of_a_test_decides_as_the_test_does() {
     let lib = ("src/lib.rs", "mod macros;\npub fn add(a: i32, b: i32) -> i32 { a + b }");
     let test = ("tests/calc.rs", "#[test]\nfn adds() {\n    calc::agree!(calc::add(2, 2), 4);\n}\n");
     assert_eq!(rested_on("cargo test", &[test, macros, lib]), ["src/macros.rs"]);
+    // What the program uses, too, is the work.
+    let uses = ("src/main.rs", "fn main() { agree!(1, 1) }");
+    assert!(rested_on("cargo test", &[test, macros, lib, uses]).is_empty());
     // In the very file of the work it cannot be told apart.
     let both = (
         "src/lib.rs",
