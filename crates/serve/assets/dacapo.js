@@ -330,7 +330,8 @@
         method: "POST", credentials: "same-origin", headers: { "Content-Type": "application/json" }, body: JSON.stringify(said),
       });
       const told = await answer.json().catch(() => ({}));
-      toast(answer.ok ? told.said || "Asked." : [told.error, told.hint].filter(Boolean).join(" · ") || "The server refused.");
+      // Behind the first line stand commands, for a terminal.
+      toast(answer.ok ? (told.said || "").split("\n")[0] || "Asked." : [told.error, told.hint].filter(Boolean).join(" · ") || "The server refused.");
       if (answer.ok) {
         for (const field of $$("input[name=text]:not([type=hidden])", form)) field.value = "";
         form.closest("details")?.removeAttribute("open");
