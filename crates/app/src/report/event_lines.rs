@@ -410,8 +410,8 @@ fn describe(event: &LoopEvent) -> String {
         LoopEvent::ClaimExamined { found, .. } => {
             format!("workspace looked at: {} changed", count_paths(found.changed))
         }
-        LoopEvent::GatesPassed { .. } => "all gates agree".to_owned(),
-        LoopEvent::TreeHeld { .. } => "the workspace held still".to_owned(),
+        LoopEvent::GatesPassed { .. } => "all gates passed".to_owned(),
+        LoopEvent::TreeHeld { .. } => "nothing changed while the gates ran".to_owned(),
         LoopEvent::Committed { commit, item, .. } => committed(commit, *item),
         LoopEvent::ReceiptIssued { receipt } => format!("receipt {}", short(&receipt.sha256)),
         LoopEvent::GateStarted { role: GateRole::Baseline, name, .. } => {
