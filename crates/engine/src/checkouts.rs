@@ -88,7 +88,7 @@ mod tests {
             fs::create_dir_all(folder.join(path).parent().unwrap()).unwrap();
             fs::write(folder.join(path), "x").unwrap();
         }
-        fs::set_permissions(folder.join(".cargo"), fs::Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(folder.join(".cargo"), fs::Permissions::from_mode(0o0)).unwrap();
         let scratch = begin(Some(&folder), "name").unwrap();
         let found: Vec<_> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
         assert_eq!(found, [scratch.path()]);
