@@ -28,6 +28,9 @@ fn data_that_a_check_names_decides_unless_it_is_of_the_program() {
     // Pages, templates and what lies where programs have such files.
     assert!(found(test("from calc import add\nopen('page.html')"), "page.html").is_empty());
     assert!(found(test("from calc import add\nopen('templates/a.txt')"), "templates/a.txt").is_empty());
+    // The task of a unit tells what is to be written, and so does a gate that only looks at it.
+    let task = ("specs/tasks/a/01-mine.md", "backpressure: grep 2 mine.txt\nWrite 2 into mine.txt.\n");
+    assert!(rested_on("grep 2 mine.txt", &[task, calc, ("mine.txt", "1\n")]).is_empty());
     // The program reads it, too.
     let reads = ("calc.py", "config.read('settings.ini')");
     let test = ("tests/test_add.py", "from calc import add\nassert Path('settings.ini').exists()");

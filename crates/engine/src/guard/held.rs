@@ -153,7 +153,7 @@ fn make(folder: &Path) -> std::io::Result<()> {
 /// Whether a folder above a held name may have been made to hold it: never the home folder itself.
 fn may_be_ours(held: &Path, folder: &Path) -> bool {
     let is_held = held.ends_with(IN_FOLDER) && held.parent() == Some(folder);
-    is_held || [".cargo", ".config", ".local"].iter().any(|name| folder.ends_with(name))
+    is_held || [".cargo", ".config", ".local", ".local/share"].iter().any(|name| folder.ends_with(name))
 }
 
 /// Whether a file with this content is one that holds its name.
@@ -298,6 +298,19 @@ fn is_same(path: &Path, file: &fs::File) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nothing_is_left_of_the_folders_that_were_made_to_hold_a_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let (home, store) = (dir.path().join("home"), dir.path().join("store"));
+        fs::create_dir(&home).unwrap();
+        for name in [".ssh", ".config/git", ".local/lib", ".local/share/systemd", ".cargo/bin"] {
+            let held = HeldNames::hold(&store, &[], &[home.join(name)]);
+            assert!(home.join(name).join(IN_FOLDER).exists(), "{name}");
+            drop(held);
+            assert_eq!(fs::read_dir(&home).unwrap().count(), 0, "{name}");
+        }
+    }
 
     #[test]
     fn a_name_is_held_until_the_last_loop_lets_go_of_it_and_never_taken_from_the_user() {

@@ -247,6 +247,19 @@ fn gates_that_run_before_the_first_agent_anyway_are_not_tried() {
 }
 
 #[test]
+fn a_gate_that_agrees_although_its_tests_fail_is_warned_about() {
+    let report = |failed| Some(TestReport { passed: 3, failed, ..TestReport::default() });
+    for (passed, tests, is_warned) in
+        [(true, report(2), true), (true, report(0), false), (true, None, false), (false, report(2), false)]
+    {
+        let mut sim = Sim::begun(started(policy_of(GateIn::Workspace, TestsMode::Checked)));
+        let tried = TriedGate { passed, tests: tests.clone(), ..TriedGate::default() };
+        sim.feed(Input::GateTried { index: 0, tried: Box::new(tried) });
+        assert_eq!(sim.times("warned"), usize::from(is_warned), "{passed} {tests:?}");
+    }
+}
+
+#[test]
 fn a_gate_whose_tests_were_not_there_before_need_not_pass_without_them() {
     let none = |exit_code| {
         Input::GateFinished(Box::new(GateResult { tests: Some(ran(0)), ..gate_result(exit_code) }))
