@@ -848,7 +848,7 @@ fn a_journal_from_before_there_were_hashes_goes_on_and_is_chained_from_there() {
         .db
         .execute_batch(
             "ALTER TABLE events DROP COLUMN chain; ALTER TABLE streams DROP COLUMN mac; DROP TABLE attestations;
-             DROP INDEX streams_run; DROP INDEX streams_ended; DROP INDEX streams_asking;
+             DROP INDEX streams_run; DROP INDEX streams_ended; DROP INDEX streams_asking; DROP INDEX events_iterations;
              ALTER TABLE streams DROP COLUMN ended; ALTER TABLE streams DROP COLUMN asks;
              DROP TABLE looks; DROP TABLE messages; DROP TABLE channels;
              PRAGMA user_version = 5",
