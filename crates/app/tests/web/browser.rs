@@ -536,6 +536,7 @@ fn hostile_output_runs_nothing_and_breaks_nothing() {
         ),
     );
     world.env.git_init();
+    world.env.git(["checkout", "-q", "-b", "<img/src=x/onerror=window.owned=1>"]);
     let script = format!(
         "say hello; sh 'cat page.txt'; line 1048576; random 40000 7; say \\n'\"><svg onload=window.owned=1>'
          write evil.html '{evil}'; say tail of it; wait-file {root}/end; promise"
