@@ -5,6 +5,7 @@ use std::{
     fs, io,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
+    thread::{self, JoinHandle},
 };
 
 use dacapo_core::ids::LoopId;
@@ -37,6 +38,24 @@ pub(crate) fn begin(folder: Option<&Path>, name: &str) -> io::Result<Scratch> {
         remove(&entry?.path())?;
     }
     Scratch::below(folder, "tmp")
+}
+
+/// A checkout that a thread removes. Dropping this waits for it.
+pub(crate) struct Removal(Option<JoinHandle<()>>);
+
+impl Removal {
+    pub(crate) fn begin(checkout: Scratch) -> Self {
+        // Without a thread it is removed at once: what was not started drops its folder.
+        Self(thread::Builder::new().name("dcp-remove".to_owned()).spawn(move || drop(checkout)).ok())
+    }
+}
+
+impl Drop for Removal {
+    fn drop(&mut self) {
+        if let Some(thread) = self.0.take() {
+            let _ = thread.join();
+        }
+    }
 }
 
 /// Removes what is left of all checkouts of a loop that has ended.

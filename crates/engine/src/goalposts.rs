@@ -1454,6 +1454,11 @@ impl Extras {
         extras
     }
 
+    /// Whether they hold repositories, which are copied as they are at that time.
+    pub(crate) fn holds_repositories(&self) -> bool {
+        !self.nested.is_empty()
+    }
+
     /// Lays them out in a checkout.
     pub(crate) fn lay_out(&self, root: &Path, folder: &Path) -> io::Result<()> {
         for (path, bytes, mode, modified) in &self.files {

@@ -1,5 +1,6 @@
 //! Tests and settings that an agent moves: what passes only with its own version is refused, and honest work is not.
 
+use dacapo_core::text::shell::quoted as shell_quoted;
 use dacapo_testkit::{Running, Signal, TestEnv, wait_until};
 
 use crate::support::{LONG, PROMISE, World, assert_has};
@@ -198,6 +199,43 @@ fn a_trial_that_was_killed_leaves_no_checkout_once_its_loop_is_met_again() {
     running.wait(LONG);
     env.run(["clean"]).assert_code(0);
     assert_eq!(left(), 0);
+    assert_eq!(env.survivors(), Vec::<u32>::new());
+}
+
+/// A repository whose files are not laid out before the agent says so: a filter waits for one of them.
+fn slow_to_lay_out() -> TestEnv {
+    let env = tested();
+    let (said, fifo) = (env.root().join("said"), env.root().join("fifo"));
+    let smudge = format!("test -e {} || cat {}; cat", said.display(), fifo.display());
+    env.sh(&format!(
+        "mkfifo ../fifo; git config filter.slow.clean cat; git config filter.slow.smudge {}; \
+         echo 'slow.txt filter=slow' >.gitattributes; echo x >slow.txt; git add -A; git commit -qm slow",
+        shell_quoted(&smudge)
+    ))
+    .assert_code(0);
+    env
+}
+
+#[test]
+fn the_first_agent_does_not_wait_for_files_that_take_long_to_lay_out() {
+    let env = slow_to_lay_out();
+    let (code, refused) = run(&env, &format!("exec 3<>../fifo; touch ../said; {FIX}"), CHECKED);
+    assert_eq!((code, refused), (Some(0), vec![]));
+    assert_eq!(env.of_type("gate_tried").len(), 1, "{:?}", env.of_type("notice"));
+}
+
+#[test]
+fn a_loop_that_is_cancelled_while_files_are_laid_out_leaves_none() {
+    let env = slow_to_lay_out();
+    let started = env.root().join("started");
+    let agent = format!("touch {}; {FIX}; {PROMISE}", started.display());
+    let running =
+        Running::start(env.command_of(&agent, &[CHECKED, &["-n", "1", "--gate", "./run.sh"]].concat()));
+    wait_until("the agent works", LONG, || started.exists());
+    env.run(["cancel", "t"]).assert_code(0);
+    running.wait(LONG);
+    let left: Vec<_> = std::fs::read_dir(env.dacapo_home().join("checkouts")).unwrap().collect();
+    assert!(left.is_empty(), "{left:?}");
     assert_eq!(env.survivors(), Vec::<u32>::new());
 }
 

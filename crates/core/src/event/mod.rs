@@ -701,6 +701,9 @@ pub struct GateResult {
     pub flaky: bool,
     /// How long it took.
     pub duration_ms: Millis,
+    /// How long the checkout took that was laid out for it.
+    #[serde(default, skip_serializing_if = "takes_no_time")]
+    pub laid_out_ms: Millis,
     /// How much it printed.
     pub output_bytes: u64,
     /// SHA-256 of all it printed.
@@ -744,6 +747,10 @@ pub struct GateResult {
     pub missing_program: Option<String>,
     /// Where the segments end after it.
     pub output: OutputMarks,
+}
+
+fn takes_no_time(time: &Millis) -> bool {
+    time.is_zero()
 }
 
 impl GateResult {

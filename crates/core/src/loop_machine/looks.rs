@@ -17,7 +17,7 @@ use crate::{
     text::count,
 };
 
-/// Gates that take no longer than this together run twice in a fresh checkout.
+/// Gates that take no longer than this together, with what their checkout takes, run twice in a fresh checkout.
 const QUICK: Millis = Millis::from_mins(1);
 /// Gates that take no longer than this together run once more without must-fail tests, where the run with such tests does not show
 /// that all others passed.
@@ -255,7 +255,7 @@ impl Decision {
 
     fn took(&self, look: Look) -> Millis {
         let tries = self.judging().tries.iter().filter(|tried| tried.look == look);
-        tries.fold(Millis(0), |sum, tried| sum.plus(tried.result.duration_ms))
+        tries.fold(Millis(0), |sum, tried| sum.plus(tried.result.duration_ms).plus(tried.result.laid_out_ms))
     }
 
     /// A gate that passed in the first run is red in another.

@@ -183,6 +183,7 @@ fn gate(red: Option<&str>) -> GateResult {
         passed: false,
         flaky: false,
         duration_ms: Millis(1),
+        laid_out_ms: Millis(0),
         output_bytes: 0,
         output_sha256: String::new(),
         tolerated: false,

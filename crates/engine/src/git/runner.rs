@@ -1,10 +1,11 @@
 //! The only caller of git: never asks, never runs what a repository planted, never waits for ever (faults H14, H15, K3).
 
 use std::{
+    borrow::Cow,
     ffi::{OsStr, OsString},
     io::{self, Read, Seek, Write},
     os::{
-        fd::{AsFd, OwnedFd},
+        fd::{AsFd, BorrowedFd, OwnedFd},
         unix::{
             ffi::{OsStrExt, OsStringExt},
             process::CommandExt,
@@ -146,7 +147,7 @@ impl Git {
     /// A call in `dir`, which finds its repository by itself.
     pub(crate) fn call(&self, dir: &Path) -> GitCall<'_> {
         let mut call = GitCall {
-            git: self,
+            git: Cow::Borrowed(self),
             dir: dir.to_owned(),
             environment: Vec::new(),
             config: Vec::new(),
@@ -162,7 +163,7 @@ impl Git {
 /// One call of git, being put together.
 #[derive(Clone)]
 pub(crate) struct GitCall<'a> {
-    git: &'a Git,
+    git: Cow<'a, Git>,
     dir: PathBuf,
     environment: Vec<(&'static str, OsString)>,
     config: Vec<OsString>,
@@ -200,6 +201,11 @@ pub(crate) fn split_nul(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 impl GitCall<'_> {
+    /// One that another thread can run.
+    pub(crate) fn into_owned(self) -> GitCall<'static> {
+        GitCall { git: Cow::Owned(self.git.into_owned()), ..self }
+    }
+
     pub(crate) fn at(self, git_dir: &Path, work_tree: &Path) -> Self {
         self.env("GIT_DIR", git_dir).env("GIT_WORK_TREE", work_tree)
     }
@@ -263,14 +269,20 @@ impl GitCall<'_> {
     ///
     /// A command that met the lock of another git runs again once that lock is gone, also if a killed git left it.
     pub(crate) fn run(self) -> Result<GitOutput, GitError> {
-        let output = self.run_once()?;
+        let output = self.run_once(None)?;
         if output.code == Some(0) || !locks::is_lock_gone(&output.stderr) {
             return Ok(output);
         }
-        self.run_once()
+        self.run_once(None)
     }
 
-    fn run_once(&self) -> Result<GitOutput, GitError> {
+    /// Runs it as [`Self::ok`] does, and stops it once `stop` is readable or closed by who holds the other end.
+    pub(crate) fn ok_unless(self, stop: BorrowedFd<'_>) -> Result<GitOutput, GitError> {
+        let output = self.run_once(Some(stop))?;
+        if output.code == Some(0) { Ok(output) } else { Err(failed_call(self.shown(), self.dir, &output)) }
+    }
+
+    fn run_once(&self, stop: Option<BorrowedFd<'_>>) -> Result<GitOutput, GitError> {
         let shown = self.shown();
         let mut command = Command::new(&self.git.program);
         for setting in &self.config {
@@ -294,7 +306,7 @@ impl GitCall<'_> {
         }
         command.envs(self.git.environment.iter().map(|(n, v)| (n, v)));
         command.envs(self.environment.iter().map(|(n, v)| (n, v)));
-        run_bounded(command, self.input.as_deref(), &shown, &self.dir, self.limit)
+        run_until(command, self.input.as_deref(), &shown, &self.dir, self.limit, stop)
     }
 
     /// Runs it; anything but exit code 0 is an error.
@@ -324,11 +336,22 @@ impl GitCall<'_> {
 
 /// Runs a program in a group of its own, with `input` to read; what is left of the group when it ends is killed.
 pub(crate) fn run_bounded(
+    command: Command,
+    input: Option<&[u8]>,
+    shown: &str,
+    dir: &Path,
+    limit: Duration,
+) -> Result<GitOutput, GitError> {
+    run_until(command, input, shown, dir, limit, None)
+}
+
+fn run_until(
     mut command: Command,
     input: Option<&[u8]>,
     shown: &str,
     dir: &Path,
     limit: Duration,
+    stop: Option<BorrowedFd<'_>>,
 ) -> Result<GitOutput, GitError> {
     let (shown, dir) = (shown.to_owned(), dir.to_owned());
     let failed = |source| GitError::Run { command: shown.clone(), dir: dir.clone(), source };
@@ -338,8 +361,9 @@ pub(crate) fn run_bounded(
     });
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     let child = command.spawn().map_err(failed)?;
-    match collect(child, Instant::now() + limit).map_err(failed)? {
+    match collect(child, Instant::now() + limit, stop).map_err(failed)? {
         Collected::GitOutput(output) => Ok(output),
+        Collected::Stopped => Err(failed(io::ErrorKind::Interrupted.into())),
         Collected::TimedOut => Err(GitError::TimedOut { command: shown, dir, seconds: limit.as_secs() }),
         Collected::TooMuch => Err(GitError::TooMuch { command: shown, dir, most: MOST_OUTPUT }),
     }
@@ -361,16 +385,17 @@ fn in_memory(bytes: &[u8]) -> io::Result<std::fs::File> {
 
 enum Collected {
     GitOutput(GitOutput),
+    Stopped,
     TimedOut,
     TooMuch,
 }
 
 /// Reads both streams until the child has ended, then kills the rest of its process group.
-fn collect(mut child: Child, deadline: Instant) -> io::Result<Collected> {
+fn collect(mut child: Child, deadline: Instant, stop: Option<BorrowedFd<'_>>) -> io::Result<Collected> {
     let group = Pid::from_child(&child);
     let ended = pidfd_open(group, PidfdFlags::empty());
     let result = match &ended {
-        Ok(ended) => read_all(&mut child, ended, deadline),
+        Ok(ended) => read_all(&mut child, ended, deadline, stop),
         Err(error) => Err((*error).into()),
     };
     if let (Ok(ended), false) = (&ended, matches!(&result, Ok(Some(Collected::GitOutput(_))))) {
@@ -392,7 +417,12 @@ fn collect(mut child: Child, deadline: Instant) -> io::Result<Collected> {
     })
 }
 
-fn read_all(child: &mut Child, ended: &OwnedFd, deadline: Instant) -> io::Result<Option<Collected>> {
+fn read_all(
+    child: &mut Child,
+    ended: &OwnedFd,
+    deadline: Instant,
+    stop: Option<BorrowedFd<'_>>,
+) -> io::Result<Option<Collected>> {
     let (Some(mut out), Some(mut err)) = (child.stdout.take(), child.stderr.take()) else {
         return Err(io::Error::other("no pipes"));
     };
@@ -409,6 +439,7 @@ fn read_all(child: &mut Child, ended: &OwnedFd, deadline: Instant) -> io::Result
         let wanted = |is: bool| if is { PollFlags::IN } else { PollFlags::empty() };
         let mut fds = vec![PollFd::new(ended, wanted(!is_over))];
         // A closed pipe reports itself for ever, so it is left out.
+        let watched_stop = stop.map(|stop| fds.push(PollFd::from_borrowed_fd(stop, PollFlags::IN))).is_some();
         let watched_out = out_open.then(|| fds.push(PollFd::new(&out_fd, PollFlags::IN))).is_some();
         if err_open {
             fds.push(PollFd::new(&err_fd, PollFlags::IN));
@@ -425,6 +456,12 @@ fn read_all(child: &mut Child, ended: &OwnedFd, deadline: Instant) -> io::Result
         }
         is_over |= is_ready[0];
         let mut next = 1;
+        if watched_stop {
+            if is_ready[next] {
+                return Ok(Some(Collected::Stopped));
+            }
+            next += 1;
+        }
         if watched_out {
             if is_ready[next] {
                 out_open = read_some(&mut out, &mut buffer, &mut stdout)?;

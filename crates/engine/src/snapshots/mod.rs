@@ -51,6 +51,7 @@ pub use of_loop::{
 pub(crate) use of_loop::{open, started};
 pub use of_run::{RunChange, changes_of_runs, difference_of_change};
 pub use plain::Folder;
+pub(crate) use restore::CheckoutBeside;
 
 use crate::{
     git::{
@@ -493,6 +494,11 @@ impl Workspace {
     /// All files of a snapshot in a folder that is missing or empty.
     pub fn checkout(&self, id: &str, into: &Path) -> Result<(), WorkspaceError> {
         self.git("check out a snapshot")?.checkout(id, into)
+    }
+
+    /// As [`Self::checkout`], by a thread beside the caller.
+    pub(crate) fn begin_checkout(&self, id: &str, into: &Path) -> Result<CheckoutBeside, WorkspaceError> {
+        self.git("check out a snapshot")?.begin_checkout(id, into)
     }
 
     /// Some files of a snapshot, written into a folder over what is there.

@@ -1,6 +1,13 @@
 //! Putting a snapshot's files somewhere: into a fresh folder, or back where they were.
 
-use std::{fs, path::Path};
+use std::{
+    fs, io,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    path::Path,
+    thread::{self, JoinHandle},
+};
+
+use rustix::pipe::{PipeFlags, pipe_with};
 
 use super::{Snapshot, shadow::Shadow};
 use crate::{
@@ -11,19 +18,27 @@ use crate::{
 impl Shadow {
     /// All files of the snapshot in a fresh folder, with links and execute bits.
     pub(crate) fn checkout(&self, id: &str, into: &Path) -> Result<(), WorkspaceError> {
-        crate::home::make_dir(into).map_err(WorkspaceError::io("make", into))?;
-        let mut entries = fs::read_dir(into).map_err(WorkspaceError::io("read", into))?;
-        if entries.next().is_some() {
-            return Err(WorkspaceError::NotEmpty(into.to_owned()));
-        }
-        // Index and files at once, since the folder is empty.
+        fresh(into)?;
         self.with_index_for(into, |call| {
-            let tree = self.tree_of(id)?;
-            let all =
-                ["read-tree", "--reset", "-u", "--no-sparse-checkout", "--no-recurse-submodules", &tree];
-            call()?.args(all).ok()?;
+            self.whole_checkout(call()?, id)?.ok()?;
             Ok(())
         })
+    }
+
+    /// As [`Self::checkout`], by a thread.
+    pub(crate) fn begin_checkout(&self, id: &str, into: &Path) -> Result<CheckoutBeside, WorkspaceError> {
+        fresh(into)?;
+        let (index, call) = self.index_for(into)?;
+        let call = self.whole_checkout(call()?, id)?.into_owned();
+        CheckoutBeside::begin(index, call).map_err(WorkspaceError::io("begin to fill", into))
+    }
+
+    /// Index and files at once, since the folder is empty.
+    fn whole_checkout<'g>(&self, call: GitCall<'g>, id: &str) -> Result<GitCall<'g>, WorkspaceError> {
+        let tree = self.tree_of(id)?;
+        let all = ["read-tree", "--reset", "-u", "--no-sparse-checkout", "--no-recurse-submodules", &tree];
+        // Hundreds of thousands of files on a slow disk take minutes.
+        Ok(call.args(all).patiently(10))
     }
 
     /// Some files of the snapshot in a folder, over what is there; paths it does not hold are passed over.
@@ -48,11 +63,22 @@ impl Shadow {
         into: &Path,
         write: impl FnOnce(&dyn Fn() -> Result<GitCall<'g>, WorkspaceError>) -> Result<(), WorkspaceError>,
     ) -> Result<(), WorkspaceError> {
+        let (_index, call) = self.index_for(into)?;
+        write(&call)
+    }
+
+    /// A folder for an index of its own, which has to live as long as git works, and calls of git that use it.
+    fn index_for<'g>(
+        &'g self,
+        into: &Path,
+    ) -> Result<(Scratch, impl Fn() -> Result<GitCall<'g>, WorkspaceError>), WorkspaceError> {
         let into = into.canonicalize().map_err(WorkspaceError::io("enter", into))?;
         let scratch = Scratch::new("dacapo-index")
             .map_err(WorkspaceError::io("make a folder in", std::env::temp_dir()))?;
         let index = scratch.path().join("index");
-        write(&|| Ok(self.call()?.env("GIT_INDEX_FILE", &index).env("GIT_WORK_TREE", &into).in_dir(&into)))
+        let call =
+            move || Ok(self.call()?.env("GIT_INDEX_FILE", &index).env("GIT_WORK_TREE", &into).in_dir(&into));
+        Ok((scratch, call))
     }
 
     /// Makes the files those of snapshot `id`. What they were before is a snapshot of its own, held by
@@ -72,5 +98,60 @@ impl Shadow {
         self.remember(&restored)?;
         self.note();
         Ok(Snapshot { id: restored, changed: true })
+    }
+}
+
+/// Makes `into` if it is not there; it has to be empty.
+fn fresh(into: &Path) -> Result<(), WorkspaceError> {
+    crate::home::make_dir(into).map_err(WorkspaceError::io("make", into))?;
+    let mut entries = fs::read_dir(into).map_err(WorkspaceError::io("read", into))?;
+    if entries.next().is_some() {
+        return Err(WorkspaceError::NotEmpty(into.to_owned()));
+    }
+    Ok(())
+}
+
+/// A snapshot whose files a thread puts into a folder. If it is dropped before, git is stopped.
+pub(crate) struct CheckoutBeside {
+    /// Closed at its other end when the thread is done.
+    done: OwnedFd,
+    /// The thread stops git when this is closed.
+    go_on: Option<OwnedFd>,
+    thread: Option<JoinHandle<Result<(), WorkspaceError>>>,
+}
+
+impl CheckoutBeside {
+    fn begin(index: Scratch, call: GitCall<'static>) -> io::Result<Self> {
+        let (done, is_working) = pipe_with(PipeFlags::CLOEXEC)?;
+        let (stop, go_on) = pipe_with(PipeFlags::CLOEXEC)?;
+        let work = move || {
+            let _held = (index, is_working);
+            call.ok_unless(stop.as_fd())?;
+            Ok(())
+        };
+        let thread = Some(thread::Builder::new().name("dcp-checkout".to_owned()).spawn(work)?);
+        Ok(Self { done, go_on: Some(go_on), thread })
+    }
+
+    /// Readable once it is done.
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.done.as_fd()
+    }
+
+    /// Waits for its end, and says whether all files are there.
+    pub(crate) fn end(mut self) -> Result<(), WorkspaceError> {
+        match self.thread.take().map(JoinHandle::join) {
+            Some(Ok(result)) => result,
+            _ => Err(WorkspaceError::io("fill", "a checkout")(io::ErrorKind::Other.into())),
+        }
+    }
+}
+
+impl Drop for CheckoutBeside {
+    fn drop(&mut self) {
+        self.go_on = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
     }
 }

@@ -65,7 +65,7 @@ use self::{
 };
 use crate::{
     bus::Bus,
-    checkouts,
+    checkouts::{self, Removal},
     git::LinksAtStart,
     goalposts::{Extras, WatchedGoalposts},
     guard::Guard,
@@ -145,6 +145,8 @@ pub(crate) struct Supervisor<'a> {
     gate_runners: Vec<(String, Vec<Runner>)>,
     /// The gates that are tried before the first agent, or beside it.
     trial: Option<Trial>,
+    /// The checkout of a trial that is over.
+    removal: Option<Removal>,
     /// The result of a gate that passed while the gates are still tried: it counts once it is known what they said before.
     awaits_trial: Option<Input>,
     observer: &'a mut dyn Observer,
@@ -188,8 +190,8 @@ impl Supervisor<'_> {
                 let detail = view.detail.clone().unwrap_or_default();
                 let is_unverified = view.verified == Some(false);
                 let is_over = self.bring_over()?;
-                let Self { id, home, resident, keeper, trial, mut guard, .. } = self;
-                drop((resident, keeper, trial));
+                let Self { id, home, resident, keeper, trial, removal, mut guard, .. } = self;
+                drop((resident, keeper, trial, removal));
                 if guard.judges {
                     checkouts::remove_left(home, &id);
                 }

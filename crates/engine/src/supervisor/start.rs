@@ -420,6 +420,7 @@ impl<'a> SupervisorParts<'a> {
             extras: self.extras,
             gate_runners: self.gate_runners,
             trial: None,
+            removal: None,
             awaits_trial: None,
             observer,
             inbox: Default::default(),

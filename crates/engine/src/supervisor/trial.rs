@@ -25,21 +25,24 @@ use dacapo_core::{
     loop_machine::Input,
     policy::{GateSpec, TestsMode},
 };
-use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    pipe::{PipeFlags, pipe_with},
+};
 use sha2::{Digest, Sha256};
 
 use super::{
-    SuperviseError, Supervisor, is_folder_inside, lay_out, observe, verdict::checkout_name, with_setup,
-    work::hex,
+    SuperviseError, Supervisor, is_folder_inside, observe, verdict::checkout_name, with_setup, work::hex,
 };
 use crate::{
-    checkouts,
+    checkouts::{self, Removal},
     goalposts::{Stamp, rewritten},
     must_fail::MustFailFiles,
     process::{KeeperLink, KeptCommand, Report, find_program},
     proof::fresh_id,
     scratch::Scratch,
     secrets::secrets,
+    snapshots::CheckoutBeside,
 };
 
 /// How long the first agent waits.
@@ -53,6 +56,8 @@ const MUST_FAIL_RUNS: u32 = 3;
 
 /// The gates that are being tried.
 pub(super) struct Trial {
+    /// Files that are still being laid out; no gate runs before.
+    laying_out: Option<CheckoutBeside>,
     keeper: KeeperLink,
     checkout: Scratch,
     must_fail_files: MustFailFiles,
@@ -93,7 +98,20 @@ struct MustFailTrial {
 impl Trial {
     pub(super) fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let output = self.running.as_ref().and_then(|run| run.output.as_ref()).map(AsFd::as_fd);
-        self.keeper.fd().into_iter().chain(output)
+        let laid_out = self.laying_out.as_ref().map(CheckoutBeside::fd);
+        self.keeper.fd().into_iter().chain(output).chain(laid_out)
+    }
+
+    /// Whether the files are there, or will not be.
+    fn is_laid_out(&self) -> bool {
+        self.laying_out.as_ref().is_some_and(|files| is_readable(files.fd()))
+    }
+
+    /// Ends what runs, and leaves the removal of the checkout to a thread.
+    fn remove(self) -> Removal {
+        let Self { laying_out, keeper, checkout, .. } = self;
+        drop((laying_out, keeper));
+        Removal::begin(checkout)
     }
 
     pub(super) fn deadline(&self) -> Option<Instant> {
@@ -133,12 +151,7 @@ impl Supervisor<'_> {
         if self.trial.is_none() {
             match self.begin_trial(gates) {
                 Ok(trial) => self.trial = trial,
-                Err(error) => {
-                    self.notice(format!("the gates could not be tried before the first agent: {error}"))?
-                }
-            }
-            if self.trial.is_some() {
-                self.try_next()?;
+                Err(error) => self.could_not_try(&error)?,
             }
         }
         // The first agent waits once, also if the loop was paused meanwhile.
@@ -151,20 +164,52 @@ impl Supervisor<'_> {
     fn begin_trial(&mut self, gates: Vec<GateSpec>) -> io::Result<Option<Trial>> {
         let started = self.started.clone();
         let (Some(base), Some(workspace)) = (&started.base, &self.workspace) else { return Ok(None) };
+        let agent_starts = Some(Instant::now() + AGENT_WAITS);
         // By this name the next dacapo finds what a killed one has left.
         let mut guard = self.guard.clone();
         guard.give_checkouts(self.home, &checkouts::name_of_trial(&self.id));
         let checkout = checkouts::begin(guard.places.checkouts.as_deref(), &checkout_name(&self.id))?;
         let folder = checkout.path().join("files");
-        lay_out(workspace, &started, &base.snapshot, &folder).map_err(io::Error::other)?;
-        if let Some(extras) = &self.extras {
-            extras.lay_out(workspace.root(), &folder)?;
-        }
+        let laying_out = workspace.begin_checkout(&base.snapshot, &folder).map_err(io::Error::other)?;
         let waiting = gates.into_iter().enumerate().filter(|(_, gate)| gate.ask.is_none()).collect();
         let (keeper, _) = guard.keeper(self.home, &fresh_id()?)?;
-        let agent_starts = Some(Instant::now() + AGENT_WAITS);
-        let must_fail_files = MustFailFiles::default();
-        Ok(Some(Trial { keeper, checkout, must_fail_files, waiting, running: None, agent_starts }))
+        Ok(Some(Trial {
+            laying_out: Some(laying_out),
+            keeper,
+            checkout,
+            must_fail_files: MustFailFiles::default(),
+            waiting,
+            running: None,
+            agent_starts,
+        }))
+    }
+
+    fn could_not_try(&mut self, error: &dyn std::error::Error) -> Result<(), SuperviseError> {
+        self.notice(format!("the gates could not be tried before the first agent: {error}"))
+    }
+
+    /// Goes on when the files of the snapshot are there: with what else a checkout gets, and the first gate.
+    fn files_are_there(&mut self) -> Result<(), SuperviseError> {
+        let Some(trial) = &mut self.trial else { return Ok(()) };
+        let Some(files) = trial.laying_out.take() else { return Ok(()) };
+        if let Err(error) = files.end() {
+            self.could_not_try(&error)?;
+            self.end_trial();
+            return Ok(());
+        }
+        if let (Some(extras), Some(workspace)) = (&self.extras, &self.workspace) {
+            // They are copied as they are now, and the agent may have worked in them.
+            if trial.agent_starts.is_none() && extras.holds_repositories() {
+                self.end_trial();
+                return Ok(());
+            }
+            if let Err(error) = extras.lay_out(workspace.root(), &trial.checkout.path().join("files")) {
+                self.could_not_try(&error)?;
+                self.end_trial();
+                return Ok(());
+            }
+        }
+        self.try_next()
     }
 
     /// Starts the next gate; after the last one, the first agent need not wait any more.
@@ -172,10 +217,7 @@ impl Supervisor<'_> {
         loop {
             let Some(trial) = &mut self.trial else { return Ok(()) };
             let Some((index, spec)) = trial.waiting.pop_front() else {
-                if trial.agent_starts.is_some() {
-                    self.inbox.push_back(Input::TrialWaitOver.into());
-                }
-                self.trial = None;
+                self.end_trial();
                 return Ok(());
             };
             if let Err(error) = self.try_gate(index, spec, None) {
@@ -232,13 +274,11 @@ impl Supervisor<'_> {
     /// Reads what the gate that is tried prints, and takes its end.
     pub(super) fn serve_trial(&mut self) -> Result<(), SuperviseError> {
         let Some(trial) = &mut self.trial else { return Ok(()) };
+        if trial.is_laid_out() {
+            return self.files_are_there();
+        }
         trial.read();
-        let is_ready = trial.keeper.fd().is_some_and(|fd| {
-            let mut fds = [rustix::event::PollFd::from_borrowed_fd(fd, rustix::event::PollFlags::IN)];
-            let at_once = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
-            rustix::event::poll(&mut fds, Some(&at_once)).is_ok_and(|ready| ready > 0)
-        });
-        if !is_ready {
+        if !trial.keeper.fd().is_some_and(is_readable) {
             return Ok(());
         }
         match trial.keeper.receive() {
@@ -443,10 +483,15 @@ impl Supervisor<'_> {
 
     /// Stops trying: what is not known by now is learnt from the gates of the first claim.
     pub(super) fn end_trial(&mut self) {
-        if let Some(trial) = self.trial.take()
-            && trial.agent_starts.is_some()
-        {
+        let Some(trial) = self.trial.take() else { return };
+        if trial.agent_starts.is_some() {
             self.inbox.push_back(Input::TrialWaitOver.into());
         }
+        self.removal = Some(trial.remove());
     }
+}
+
+fn is_readable(fd: BorrowedFd<'_>) -> bool {
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut [PollFd::from_borrowed_fd(fd, PollFlags::IN)], Some(&at_once)).is_ok_and(|ready| ready > 0)
 }

@@ -5,9 +5,11 @@ use std::{
     collections::{HashMap, HashSet},
     fs,
     path::{Path, PathBuf},
+    time::Instant,
 };
 
 use dacapo_core::{
+    duration::Millis,
     event::{Examination, ForbiddenChange, GatePlace, GateRole, Look, LoopStarted, ProtectedFile},
     goalposts::{MovedGoalpost, MustFailRun, MustFailSearch, Place},
     ids::LoopId,
@@ -372,6 +374,7 @@ impl Supervisor<'_> {
             }
             _ => {
                 let at = |error| WorkspaceError::io("lay out a checkout for", workspace.root())(error);
+                let since = Instant::now();
                 // The one before may lie in the same place.
                 self.checkout = None;
                 let above = self.guard.places.checkouts.as_deref();
@@ -401,7 +404,9 @@ impl Supervisor<'_> {
                 let snapshot = snapshot.to_owned();
                 let must_fail = MustFailFiles::default();
                 let stamps = HashMap::new();
-                self.checkout = Some(GateCheckout { snapshot, look, scratch, stamps, must_fail });
+                let laid_out_in = Millis::from(since.elapsed());
+                self.checkout =
+                    Some(GateCheckout { snapshot, look, scratch, laid_out_in, stamps, must_fail });
                 folder
             }
         };
@@ -481,6 +486,8 @@ pub(super) struct GateCheckout {
     snapshot: String,
     look: Look,
     scratch: Scratch,
+    /// How long that took, until its first gate has ended.
+    pub(super) laid_out_in: Millis,
     /// What the goalposts in it were when its newest gate began.
     stamps: HashMap<String, Option<Stamp>>,
     must_fail: MustFailFiles,

@@ -821,6 +821,9 @@ impl Supervisor<'_> {
                     (&tail, hex(digest), search.found()),
                     self.segments.marks(),
                 );
+                if let Some(checkout) = self.checkout.as_mut() {
+                    result.laid_out_ms = std::mem::take(&mut checkout.laid_out_in);
+                }
                 result.tests = report.finish().filter(|_| asked.is_none() && self.goalposts.is_some());
                 result.must_fail_tests = must_fail.map(|search| Box::new(search.finish()));
                 result.missing_program = self.missing_program(&spec, result.exit_code);

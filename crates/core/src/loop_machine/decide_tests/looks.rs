@@ -431,13 +431,16 @@ fn a_gate_that_noticed_must_fail_tests_has_to_notice_them_again() {
 }
 
 #[test]
-fn a_slow_gate_is_not_asked_for_must_fail_tests() {
-    let mut sim = claimed_where_noticed(policy_of(GateIn::Both, TestsMode::Checked), vec![]);
-    let mut seen = Vec::new();
-    while let Some(look) = look_of(&sim) {
-        seen.push(look);
-        let slow = GateResult { duration_ms: crate::duration::Millis::from_mins(2), ..gate_result(0) };
-        sim.feed(Input::GateFinished(Box::new(slow)));
+fn a_slow_gate_or_one_whose_checkout_is_laid_out_slowly_runs_once_in_it_without_must_fail_tests() {
+    for (duration_ms, laid_out_ms) in [(Millis::from_mins(2), Millis(0)), (Millis(5), Millis::from_mins(2))] {
+        let mut sim = claimed_where_noticed(policy_of(GateIn::Both, TestsMode::Checked), vec![]);
+        let mut seen = Vec::new();
+        while let Some(look) = look_of(&sim) {
+            seen.push(look);
+            let laid_out_ms = if look == Look::CLEAN { laid_out_ms } else { Millis(0) };
+            let slow = GateResult { duration_ms, laid_out_ms, ..gate_result(0) };
+            sim.feed(Input::GateFinished(Box::new(slow)));
+        }
+        assert_eq!(seen, [Look::WORKSPACE, Look::CLEAN], "{duration_ms} {laid_out_ms}");
     }
-    assert_eq!(seen, [Look::WORKSPACE, Look::CLEAN]);
 }

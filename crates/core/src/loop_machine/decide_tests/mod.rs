@@ -241,6 +241,7 @@ pub(crate) fn gate_result(code: i32) -> GateResult {
         passed: code == 0,
         flaky: false,
         duration_ms: Millis(1000),
+        laid_out_ms: Millis(0),
         output_bytes: 0,
         output_sha256: "e3b0c442".into(),
         tolerated: false,
