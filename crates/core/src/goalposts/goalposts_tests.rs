@@ -394,6 +394,79 @@ fn the_program_that_a_script_tests_is_no_part_of_the_test() {
 }
 
 #[test]
+fn a_module_that_an_expression_has_judge_is_part_of_the_test() {
+    for (script, followed) in [
+        // The module compares, the expression does not.
+        ("python3 -c 'import judge; judge.main()'", vec!["judge.py"]),
+        ("python3 -c 'from judge import main; main()'", vec!["judge.py"]),
+        // The expression compares what the work says.
+        ("python3 -c 'import work; assert work.add(2, 2) == 4'", vec![]),
+        ("python3 -c 'import work; print(work.add(2, 2) == 4)'", vec![]),
+        // A module that judges no other is the work.
+        ("python3 -c 'import work; work.main()'", vec![]),
+        ("python3 -c 'import json; json.loads(1)'", vec![]),
+    ] {
+        let files = Files(BTreeMap::from([
+            ("run.sh", script),
+            ("judge.py", "import work\ndef main():\n    assert work.add(2, 2) == 4\n"),
+            ("work.py", "def add(a, b):\n    return a + b\n"),
+        ]));
+        let found = follow("sh run.sh", "", &files).files;
+        let found: Vec<&str> = found.iter().map(|file| file.path.as_str()).skip(1).collect();
+        assert_eq!(found, followed, "{script}");
+    }
+}
+
+#[test]
+fn a_command_that_a_script_finds_on_a_path_of_the_workspace_is_part_of_the_test() {
+    for (script, followed) in [
+        ("PATH=$PWD/tools:$PATH\njudge-sums 2 2\n", vec!["tools/judge-sums"]),
+        ("export PATH=\"$PWD/tools:$PATH\"\njudge-sums 2 2\n", vec!["tools/judge-sums"]),
+        // Where the folder is on no PATH, or the command is not run by its name at the start of a line.
+        ("judge-sums 2 2\n", vec![]),
+        ("PATH=$PWD/other:$PATH\njudge-sums 2 2\n", vec![]),
+        ("PATH=$PWD/tools:$PATH\necho judge-sums\n", vec![]),
+        // A folder of products holds the work.
+        ("PATH=$PWD/bin:$PATH\nadd 2 2\n", vec![]),
+    ] {
+        let files = Files(BTreeMap::from([
+            ("run.sh", script),
+            ("tools/judge-sums", "#!/bin/sh\ntest \"$1\" = \"$2\"\n"),
+            ("bin/add", "#!/bin/sh\necho 4\n"),
+        ]));
+        let found = follow("sh run.sh", "", &files).files;
+        let found: Vec<&str> = found.iter().map(|file| file.path.as_str()).skip(1).collect();
+        assert_eq!(found, followed, "{script}");
+    }
+}
+
+#[test]
+fn a_makefile_is_as_before_but_for_sources_that_are_new() {
+    let old = "OBJS = a.o b.o\ntest: $(OBJS)\n\tcc -o t a.c b.c\n\t./t\n";
+    for (new, before) in [
+        (old.to_owned(), old.to_owned()),
+        // A new source stands where the new makefile has it.
+        (old.replace("b.c\n", "b.c new.c\n"), old.replace("b.c\n", "b.c new.c\n")),
+        (old.replace("b.o\n", "b.o src/new.o\n"), old.replace("b.o\n", "b.o src/new.o\n")),
+        // Whatever else is in such a line, or another one, is as it was.
+        (old.replace("b.c\n", "b.c new.c -DNDEBUG\n"), old.to_owned()),
+        (old.replace("b.c\n", "new.c\n"), old.to_owned()),
+        (old.replace("\t./t\n", "\ttrue\n"), old.to_owned()),
+        (old.replace("\t./t\n", "\t./t || true\n"), old.to_owned()),
+        (format!("{old}test2: new.c\n\ttrue\n"), old.to_owned()),
+        (old.replace("\tcc -o t a.c b.c", "cc -o t a.c b.c new.c"), old.to_owned()),
+        // Words that only look like a source.
+        (old.replace("b.c\n", "b.c $(evil).c\n"), old.to_owned()),
+        (old.replace("b.c\n", "b.c -include=x.h\n"), old.to_owned()),
+        (old.replace("b.c\n", "b.c;true;x.c\n"), old.to_owned()),
+        (String::new(), old.to_owned()),
+    ] {
+        assert_eq!(makefile_as_before(old, &new), before, "{new}");
+    }
+    assert_eq!(makefile_as_before("", "all:\n\ttrue\n"), "");
+}
+
+#[test]
 fn patterns_of_scripts_are_known_if_they_find_something() {
     let files = Files(BTreeMap::from([
         ("run.sh", "for f in cases/*.sh; do . \"$f\"; done\nfor f in none/*.sh; do sh $f; done\n"),
