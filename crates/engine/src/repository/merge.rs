@@ -108,35 +108,70 @@ impl Repository {
         known.parents.insert(commit.to_owned(), parents.iter().map(|&parent| parent.to_owned()).collect());
     }
 
-    /// The tree with other content in one of its files, which it must have.
-    pub(crate) fn tree_with(&self, tree: &str, file: &str, content: &[u8]) -> Result<String, WorkspaceError> {
-        let scratch = Scratch::new("dacapo-index")
-            .map_err(WorkspaceError::io("make a folder in", std::env::temp_dir()))?;
-        let index = scratch.path().join("index");
-        let call = || {
-            let call = self.checkout.call().env("GIT_INDEX_FILE", &index);
-            call.config("index.sparse=false").config("core.splitIndex=false")
+    /// As [`Self::commit_merge`], with other content in one of the tree's files: one process, and what that starts by itself.
+    pub(crate) fn commit_merge_with(
+        &self,
+        tree: &str,
+        parents: [&str; 2],
+        message: &str,
+        (file, content): (&str, &[u8]),
+    ) -> Result<String, WorkspaceError> {
+        let [first, second] = parents.map(|parent| self.commit(parent));
+        let (first, second) = (first?, second?);
+        let now = jiff::Zoned::now();
+        let when = format!("{} {}", now.timestamp().as_second(), now.strftime("%z"));
+        let [author, committer] = self.identities()?;
+        let mut random = [0; 8];
+        rustix::rand::getrandom(&mut random[..], rustix::rand::GetRandomFlags::empty())
+            .map_err(|error| WorkspaceError::io("name a merge in", self.root())(error.into()))?;
+        // The commit is on no branch: the ref that the stream needs is never written.
+        let name = format!("refs/dacapo/making-{}", dacapo_core::ids::base32(&random));
+        let mut stream = format!(
+            "commit {name}\nmark :1\nauthor {author} {when}\ncommitter {committer} {when}\ndata {}\n{message}\nfrom {first}\n",
+            message.len()
+        );
+        if second != first {
+            stream.push_str(&format!("merge {second}\n"));
+        }
+        stream.push_str(&format!(
+            "M 040000 {tree} \nM 100644 inline {}\ndata {}\n",
+            quoted_path(file),
+            content.len()
+        ));
+        let mut stream = stream.into_bytes();
+        stream.extend_from_slice(content);
+        let none = "0".repeat(first.len());
+        stream.extend_from_slice(format!("\nget-mark :1\nreset {name}\nfrom {none}\n").as_bytes());
+        let call = self.checkout.call().config("fastimport.unpackLimit=100").config("core.ignoreCase=false");
+        let commit = call.args(["fast-import", "--quiet", "--force"]).input(stream).ok()?.line();
+        let mut known = self.known();
+        known.ids.insert(commit.clone());
+        known.parents.insert(commit.clone(), vec![first, second]);
+        Ok(commit)
+    }
+
+    /// Name and address of the author and the committer, as git writes them into commits.
+    fn identities(&self) -> Result<[String; 2], WorkspaceError> {
+        if let Some(known) = &self.known().identities {
+            return Ok(known.clone());
+        }
+        let identity = |role: &str| match self.checkout.call().args(["var", role]).ok() {
+            // `Name <address> seconds zone`
+            Ok(output) => {
+                let line = output.line();
+                Ok(line.rfind('>').map_or(line.clone(), |end| line[..=end].to_owned()))
+            }
+            Err(GitError::Failed { .. }) => Err(WorkspaceError::NoIdentity { dir: self.root().to_owned() }),
+            Err(error) => Err(error.into()),
         };
-        let make = self.checkout.call().args(["hash-object", "-w", "--stdin"]);
-        let blob = make.input(content.to_vec()).ok()?.line();
-        call().args(["read-tree", tree]).ok()?;
-        let entry = format!("100644 {blob}\t{file}\0").into_bytes();
-        call().args(["update-index", "-z", "--index-info"]).input(entry).ok()?;
-        Ok(call().args(["write-tree"]).ok()?.line())
+        let identities = [identity("GIT_AUTHOR_IDENT")?, identity("GIT_COMMITTER_IDENT")?];
+        self.known().identities = Some(identities.clone());
+        Ok(identities)
     }
 
     /// Whether git knows who commits.
     pub fn check_identity(&self) -> Result<(), WorkspaceError> {
-        for role in ["GIT_AUTHOR_IDENT", "GIT_COMMITTER_IDENT"] {
-            match self.checkout.call().args(["var", role]).ok() {
-                Ok(_) => {}
-                Err(GitError::Failed { .. }) => {
-                    return Err(WorkspaceError::NoIdentity { dir: self.root().to_owned() });
-                }
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Ok(())
+        self.identities().map(drop)
     }
 
     /// Makes the files of a scratch worktree those of `tree`. Its index stays, so that they are changes to its commit.
@@ -149,5 +184,35 @@ impl Repository {
         let args = ["read-tree", "-m", "-u", "--no-recurse-submodules", "HEAD", tree];
         self.guarded(&worktree)?.env("GIT_INDEX_FILE", &own).args(args).patiently(10).ok()?;
         Ok(())
+    }
+}
+
+/// A path as a stream of fast-import has it where it could be taken for something else.
+fn quoted_path(path: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '_' | '-');
+    if !path.is_empty() && path.chars().all(is_plain) {
+        return path.to_owned();
+    }
+    let escaped = path.bytes().map(|byte| match byte {
+        b'"' | b'\\' => format!("\\{}", byte as char),
+        0x20..=0x7e => (byte as char).to_string(),
+        _ => format!("\\{byte:03o}"),
+    });
+    format!("\"{}\"", escaped.collect::<String>())
+}
+
+#[cfg(test)]
+mod path_tests {
+    #[test]
+    fn paths_are_quoted_for_a_stream() {
+        for (path, quoted) in [
+            (".dacapo/tasks/T-1.md", ".dacapo/tasks/T-1.md"),
+            ("with space.md", "\"with space.md\""),
+            ("a\"b\\c\n", "\"a\\\"b\\\\c\\012\""),
+            ("ä", "\"\\303\\244\""),
+            ("", "\"\""),
+        ] {
+            assert_eq!(super::quoted_path(path), quoted);
+        }
     }
 }

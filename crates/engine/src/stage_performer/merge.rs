@@ -53,24 +53,29 @@ pub(super) fn merge(
         }
         let tree = match merged(&repo, &work, &head, &tip)? {
             Merged::Nothing => repo.tree_of(&tip)?,
-            Merged::Clean { tree } => with_status_done(&repo, file.as_deref(), &tree, &work.task)?,
+            Merged::Clean { tree } => tree,
             // The coder has merged the target itself, and every role behind it has seen what it made of that.
-            Merged::Conflict { .. } if repo.is_ancestor(&tip, &head)? => {
-                with_status_done(&repo, file.as_deref(), &work.tree, &work.task)?
-            }
+            Merged::Conflict { .. } if repo.is_ancestor(&tip, &head)? => work.tree.clone(),
             Merged::Conflict { paths, .. } => return Ok(MergeReport::Conflict { paths }),
         };
+        let done = file
+            .as_deref()
+            .and_then(|file| task::with_status(file, StageTaskStatus::Done).ok().filter(|done| done != file));
         // A merge that came to its end just before a crash, or a task that changes nothing.
-        let is_there = tree == repo.tree_of(&tip)? && repo.is_ancestor(&head, &tip)?;
-        if let Some(stopped) = checked(job, &repo, &tip, &tree, &work, voice)? {
+        let is_there = done.is_none() && tree == repo.tree_of(&tip)? && repo.is_ancestor(&head, &tip)?;
+        let message = format!("Merge task {}: {}", work.task.id, work.task.title);
+        let commit = match &done {
+            _ if is_there => tip.clone(),
+            Some(done) => repo.commit_merge_with(&tree, [&tip, &head], &message, (&work.task.file, done))?,
+            None => repo.commit_merge(&tree, [&tip, &head], &message)?,
+        };
+        if let Some(stopped) = checked(job, &repo, &tip, &commit, &work, voice)? {
             return Ok(stopped);
         }
         if is_there {
             repo.forget_waiting(job.spec.run.as_str())?;
-            return Ok(MergeReport::Merged { commit: tip });
+            return Ok(MergeReport::Merged { commit });
         }
-        let message = format!("Merge task {}: {}", work.task.id, work.task.title);
-        let commit = repo.commit_merge(&tree, [&tip, &head], &message)?;
         if let Some(committed) = &file {
             put_status_back(job, &work.task.file, committed);
         }
@@ -121,32 +126,19 @@ fn merged(repo: &Repository, work: &MergeWork, head: &str, tip: &str) -> Result<
     Ok(repo.merge(tip, &side)?)
 }
 
-/// The merged tree, in which the file of the task says that it is done, if the target has that `file`.
-fn with_status_done(
-    repo: &Repository,
-    file: Option<&[u8]>,
-    tree: &str,
-    task: &StageTaskSpec,
-) -> Result<String, StageJobError> {
-    let Some(file) = file else { return Ok(tree.to_owned()) };
-    match task::with_status(file, StageTaskStatus::Done) {
-        Ok(done) if done != file => Ok(repo.tree_with(tree, &task.file, &done)?),
-        _ => Ok(tree.to_owned()),
-    }
-}
-
-/// Runs all checks on the merged tree; says how it ended if they do not pass.
+/// Runs all checks on the merged files; says how it ended if they do not pass.
 fn checked(
     job: &StageJob,
     repo: &Repository,
     tip: &str,
-    tree: &str,
+    merged: &str,
     work: &MergeWork,
     voice: &mut JobReporter,
 ) -> Result<Option<MergeReport>, StageJobError> {
     if work.policy.gates.specs.is_empty() {
         return Ok(None);
     }
+    let tree = &repo.tree_of(merged)?;
     let scratch = repo.scratch(&job.spec.project, &format!("task-{}", job.spec.task), tip)?;
     repo.lay_out(&scratch, tree)?;
     if job.spec.submodules {

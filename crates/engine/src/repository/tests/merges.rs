@@ -18,6 +18,40 @@ fn show(fixture: &Fixture, tree: &str, path: &str) -> String {
 }
 
 #[test]
+fn a_merge_can_change_a_file_of_the_tree_and_writes_no_ref() {
+    let fixture = Fixture::new();
+    two(&fixture, |f| f.write("dir/a b", "ours\n"), |f| f.write("dir/b", "theirs\n"));
+    let before = fixture.own_state();
+    let repo = fixture.opened();
+    let Merged::Clean { tree } = repo.merge("ours", "theirs").unwrap() else { panic!() };
+    let message = "Merge theirs\n\nwith `words`\n";
+    let commit =
+        repo.commit_merge_with(&tree, ["ours", "theirs"], message, ("dir/a b", b"merged\n\xff")).unwrap();
+    let told = fixture.user(&["log", "-1", "--format=%P|%an|%cn|%ae|%B", &commit]);
+    let [ours, theirs] = ["ours", "theirs"].map(|name| fixture.user(&["rev-parse", name]).trim().to_owned());
+    let as_usual = repo.commit_merge(&tree, ["ours", "theirs"], message).unwrap();
+    assert_eq!(told, fixture.user(&["log", "-1", "--format=%P|%an|%cn|%ae|%B", &as_usual]));
+    assert!(told.starts_with(&format!("{ours} {theirs}|")), "{told}");
+    let changed = fixture.user(&["diff", "--name-only", &tree, &commit]);
+    assert_eq!(
+        (changed.trim(), show(&fixture, &commit, "dir/b")),
+        ("\"dir/a b\"".trim_matches('"'), "theirs\n".into())
+    );
+    assert_eq!(
+        repo.tree_of(&commit).unwrap(),
+        fixture.user(&["rev-parse", &format!("{commit}^{{tree}}")]).trim()
+    );
+    assert_eq!(repo.merge(&commit, "theirs").unwrap(), Merged::Nothing);
+    // A side that is the other one is one parent, and the commit is made now.
+    let alone = repo.commit_merge_with(&tree, ["ours", "ours"], "m", ("dir/b", b"")).unwrap();
+    assert_eq!(fixture.user(&["log", "-1", "--format=%P", &alone]).trim(), ours);
+    let age = fixture.user(&["log", "-1", "--format=%ct", &alone]).trim().parse::<i64>().unwrap()
+        - fixture.user(&["log", "-1", "--format=%ct", &as_usual]).trim().parse::<i64>().unwrap();
+    assert!((0..600).contains(&age), "{age}");
+    assert_eq!(fixture.own_state(), before);
+}
+
+#[test]
 fn commits_that_go_together_make_a_tree_of_both() {
     let fixture = Fixture::new();
     two(&fixture, |f| f.write("a", "ours\n"), |f| f.write("dir/b", "theirs\n"));
