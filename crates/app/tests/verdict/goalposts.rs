@@ -240,6 +240,18 @@ fn a_loop_that_is_cancelled_while_files_are_laid_out_leaves_none() {
 }
 
 #[test]
+fn a_gate_that_needs_what_is_committed_and_ignored_says_so() {
+    let env = tested();
+    let agent = format!(
+        "{FIX}; echo 'echo more' >built; echo '. ./built' >>lib.sh; git add -f built lib.sh; git commit -qm built"
+    );
+    let (code, refused) = run(&env, &agent, CHECKED);
+    assert_eq!((code, refused), (Some(3), vec!["gate_failed".to_owned()]));
+    let detail = env.of_type("claim_refused")[0]["detail"].to_string();
+    assert_has(&detail, "which lacks `built`: committed, and ignored");
+}
+
+#[test]
 fn an_approval_is_for_the_tree_that_was_refused_and_says_so_if_the_workspace_has_moved_on() {
     let env = tested();
     assert_eq!(run(&env, "echo true >tests/a.sh", CHECKED), (Some(3), vec!["narrowed".to_owned()]));

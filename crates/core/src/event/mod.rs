@@ -745,6 +745,9 @@ pub struct GateResult {
     /// The program that is neither on PATH nor a path inside the workspace, if that is why it cannot run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missing_program: Option<String>,
+    /// Files that the agent has committed and that the checkout of a red gate lacks, because they are ignored.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lacks: Vec<String>,
     /// Where the segments end after it.
     pub output: OutputMarks,
 }

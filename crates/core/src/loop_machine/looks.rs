@@ -283,8 +283,19 @@ impl Decision {
                 let line =
                     red.and_then(|red| refused_by_gate(&red.name, &red.result)).map(|refusal| refusal.1);
                 let where_ = if look.again || look.must_fail { "when it ran again in" } else { "in" };
-                let detail =
-                    format!("{} {where_} a fresh checkout of what would be kept", line.unwrap_or_default());
+                let lacks = red.map(|red| &red.result.lacks[..]).unwrap_or_default();
+                let ignored = if lacks.is_empty() {
+                    String::new()
+                } else {
+                    format!(
+                        "{}: committed, and ignored. Take it out of what is ignored, or put it elsewhere",
+                        lacking(lacks)
+                    )
+                };
+                let detail = format!(
+                    "{} {where_} a fresh checkout of what would be kept{ignored}",
+                    line.unwrap_or_default()
+                );
                 self.refuse((RefusalReason::GateFailed, detail));
             }
             (_, false) => {

@@ -103,6 +103,14 @@ impl Shadow {
         Ok(CommitOutcome::Committed { commit, index_is_current, left_out })
     }
 
+    pub(crate) fn committed_and_ignored(&self, id: &str) -> Result<Vec<String>, WorkspaceError> {
+        // The branch stands where the loop found it: the agent has committed nothing.
+        if self.head_in_files().is_some() {
+            return Ok(Vec::new());
+        }
+        self.left_out("HEAD", &self.tree_of(id)?)
+    }
+
     /// Files of the agent's own commit that `tree` does not have although they are in the work tree: ignored ones.
     fn left_out(&self, head: &str, tree: &str) -> Result<Vec<String>, WorkspaceError> {
         let gone = ["diff-tree", "-r", "-z", "--name-only", "--no-renames", "--diff-filter=D"];

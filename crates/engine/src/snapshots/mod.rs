@@ -491,6 +491,11 @@ impl Workspace {
         }
     }
 
+    /// What the agent has committed since the start and a snapshot does not hold, because it is ignored.
+    pub(crate) fn committed_and_ignored(&self, id: &str) -> Result<Vec<String>, WorkspaceError> {
+        self.git("compare a commit with a snapshot")?.committed_and_ignored(id)
+    }
+
     /// All files of a snapshot in a folder that is missing or empty.
     pub fn checkout(&self, id: &str, into: &Path) -> Result<(), WorkspaceError> {
         self.git("check out a snapshot")?.checkout(id, into)

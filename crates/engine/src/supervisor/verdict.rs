@@ -469,6 +469,18 @@ impl Supervisor<'_> {
         paths
     }
 
+    /// What the agent has committed and the checkout of a red gate lacks, because it is ignored: the first five.
+    pub(super) fn ignored_in_checkout(&self, exit_code: i32) -> Vec<String> {
+        let (Some(checkout), Some(workspace)) =
+            (self.checkout.as_ref().filter(|_| exit_code != 0), &self.workspace)
+        else {
+            return Vec::new();
+        };
+        let mut files = workspace.committed_and_ignored(&checkout.snapshot).unwrap_or_default();
+        files.truncate(5);
+        files
+    }
+
     /// Removes the checkout of a claim that has been judged.
     pub(super) fn leave_checkout(&mut self) {
         self.checkout = None;

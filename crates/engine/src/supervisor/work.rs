@@ -828,6 +828,7 @@ impl Supervisor<'_> {
                 result.must_fail_tests = must_fail.map(|search| Box::new(search.finish()));
                 result.missing_program = self.missing_program(&spec, result.exit_code);
                 result.disturbed = self.rewritten_goalposts(&spec, result.exit_code);
+                result.lacks = self.ignored_in_checkout(result.exit_code);
                 if role == GateRole::Baseline && ended_by.is_none() {
                     self.baseline_is_trial(&spec, &result);
                 }
