@@ -55,6 +55,10 @@ pub fn aliases(path: &Path, mounts: &[MountPoint]) -> Vec<PathBuf> {
         above.max_by_key(|(number, mount)| (mount.at.components().count(), *number)).map(|(_, mount)| mount)
     };
     let Some(own) = seen_at(path) else { return Vec::new() };
+    // Nearly every file system is mounted once.
+    if !mounts.iter().any(|mount| mount.disk == own.disk && !std::ptr::eq(mount, own)) {
+        return Vec::new();
+    }
     let Ok(below) = path.strip_prefix(&own.at) else { return Vec::new() };
     let inside = own.shown.join(below);
     let others = mounts.iter().filter(|mount| mount.disk == own.disk && !std::ptr::eq(*mount, own));

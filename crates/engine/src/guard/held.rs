@@ -190,13 +190,15 @@ fn text_of(path: &Path) -> String {
 fn hold_folder(store: &Path, folder: &Path) -> Option<(PathBuf, fs::File)> {
     let path = folder.join(IN_FOLDER);
     for _ in 0..100 {
-        if fs::symlink_metadata(folder).is_err() {
-            let above = || make(folder.parent().unwrap_or(folder)).and_then(|()| take(store, folder));
-            if take(store, folder).is_err() && above().is_err() && make_held(store, folder).is_err() {
+        if take(store, folder).is_err() {
+            if fs::symlink_metadata(folder).is_err() {
+                let above = || make(folder.parent().unwrap_or(folder)).and_then(|()| take(store, folder));
+                if above().is_err() && make_held(store, folder).is_err() {
+                    return None;
+                }
+            } else if fs::symlink_metadata(&path).is_err() {
                 return None;
             }
-        } else if fs::symlink_metadata(&path).is_err() {
-            return None;
         }
         if let Some(file) = hold_there(&path)? {
             return Some((path, file));
@@ -220,7 +222,7 @@ fn make_held(store: &Path, folder: &Path) -> io::Result<()> {
 
 fn hold(store: &Path, path: &Path) -> Option<fs::File> {
     for _ in 0..100 {
-        if fs::symlink_metadata(path).is_err() && take(store, path).is_err() {
+        if take(store, path).is_err() && fs::symlink_metadata(path).is_err() {
             // Made whole under another name: a name that is there is one that says so.
             let made = fresh(store, path).and_then(|fresh| make_file(&fresh, path));
             if made.is_err() {

@@ -108,35 +108,53 @@ impl Guard {
 
     /// Begins to start a keeper, which the caller waits for by `finish`.
     pub(crate) fn begin(&self, home: &Home, id: &LoopId) -> io::Result<StartingKeeper> {
-        let mut keeper = KeeperLink::start(id, &home.database())?;
-        if self.rules.mode != SandboxMode::Off && self.rules.tier == SandboxTier::Namespaces {
-            // If it was killed, it is found out when it is to hold something.
-            let _ = keeper.enter_namespaces();
-        }
+        let mut starting = self.begin_look(home)?;
+        self.begin_keeper(&mut starting, home, id)?;
+        Ok(starting)
+    }
+
+    /// Begins to look at what must be protected, which takes longer than all else at the start of a loop.
+    pub(crate) fn begin_look(&self, home: &Home) -> io::Result<StartingKeeper> {
         let is_wanted = self.rules.mode != SandboxMode::Off && self.rules.tier > SandboxTier::None;
-        let begin_look = || {
+        let begin = || {
             let (rules, folders) = (self.rules.clone(), self.places.agent_folders.clone());
             let (allowed, store) = (self.places.allowed().to_owned(), home.held_names());
             let look = move || plan::look_at_machine(&rules, &allowed, &folders, Some(&store));
             thread::Builder::new().spawn(look)
         };
-        let look = is_wanted.then(begin_look).transpose()?;
-        Ok(StartingKeeper { keeper: Some(keeper), look })
+        Ok(StartingKeeper { keeper: None, look: is_wanted.then(begin).transpose()? })
+    }
+
+    /// Starts the keeper itself. The journal is there already: what the keeper starts knows it by that file.
+    pub(crate) fn begin_keeper(
+        &self,
+        starting: &mut StartingKeeper,
+        home: &Home,
+        id: &LoopId,
+    ) -> io::Result<()> {
+        let mut keeper = KeeperLink::start(id, &home.database())?;
+        if self.rules.mode != SandboxMode::Off && self.rules.tier == SandboxTier::Namespaces {
+            // If it was killed, it is found out when it is to hold something.
+            let _ = keeper.enter_namespaces();
+        }
+        starting.keeper = Some(keeper);
+        Ok(())
     }
 
     /// Starts a keeper that holds the best tier there is, and says what it holds. None holds less than the first did.
     pub(crate) fn keeper(&self, home: &Home, id: &LoopId) -> io::Result<(KeeperLink, SandboxHeld)> {
-        self.finish(self.begin(home, id)?, home, id)
+        self.finish(self.begin(home, id)?, home, id, || {})
     }
 
-    /// Has the keeper that was begun hold the best tier there is.
+    /// Has the keeper that was begun hold the best tier there is. While it is at that, this process does something else.
     pub(crate) fn finish(
         &self,
         starting: StartingKeeper,
         home: &Home,
         id: &LoopId,
+        meanwhile: impl FnOnce(),
     ) -> io::Result<(KeeperLink, SandboxHeld)> {
-        let (keeper, held) = self.try_tiers(starting, home, id)?;
+        let (keeper, held) = self.try_tiers(starting, home, id, meanwhile)?;
         let first = self.first.get_or_init(|| held.clone());
         if held.is_less_than(first) {
             let why =
@@ -151,9 +169,11 @@ impl Guard {
         mut starting: StartingKeeper,
         home: &Home,
         id: &LoopId,
+        meanwhile: impl FnOnce(),
     ) -> io::Result<(KeeperLink, SandboxHeld)> {
         let database = home.database();
         let mode = self.rules.mode;
+        let mut meanwhile = Some(meanwhile);
         if mode == SandboxMode::Off {
             return Ok((starting.keeper(id, &database)?, SandboxHeld::off()));
         }
@@ -176,7 +196,7 @@ impl Guard {
                     SandboxTier::Namespaces => protected.for_namespaces(self.own_refs()),
                     _ => protected.for_landlock(),
                 };
-                let (mut keeper, report) = starting.hold(id, &database, &spec)?;
+                let (mut keeper, report) = starting.hold(id, &database, &spec, &mut meanwhile)?;
                 match report {
                     GuardReport::Held(open) => {
                         keeper.hold(protected.take_held());
@@ -222,11 +242,13 @@ impl StartingKeeper {
         id: &LoopId,
         database: &Path,
         spec: &GuardSpec,
+        meanwhile: &mut Option<impl FnOnce()>,
     ) -> io::Result<(KeeperLink, GuardReport)> {
         let mut tries = 0;
         loop {
             let mut keeper = self.keeper(id, database)?;
-            match keeper.guard(spec) {
+            let meanwhile = meanwhile.take();
+            match keeper.guard(spec, || meanwhile.into_iter().for_each(|meanwhile| meanwhile())) {
                 Ok(GuardReport::NotNow(why)) if tries >= TRIES => {
                     let next = "no loop starts with less by itself: end what takes up the system and try again, or set `sandbox: {tier: landlock}`";
                     return Err(io::Error::other(format!("its sandbox could not be made: {why}; {next}")));

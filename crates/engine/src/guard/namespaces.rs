@@ -30,6 +30,7 @@ use nix::{
 use rustix::{
     event::{PollFd, PollFlags, poll},
     fs::{CWD, Mode, OFlags, RawDir, ResolveFlags, StatVfsMountFlags, open, openat2},
+    mount::{MoveMountFlags, OpenTreeFlags, move_mount, open_tree},
     pipe::{PipeFlags, pipe_with},
     process::{DumpableBehavior, WaitOptions, set_dumpable_behavior},
     thread::{
@@ -238,76 +239,92 @@ fn map_ids(uid: (u32, u32), gid: (u32, u32), forbids_groups: bool) -> io::Result
 }
 
 fn perform(step: &MountStep) -> Result<(), (&Path, nix::Error)> {
-    match step {
-        MountStep::Over { from, to } => bind(from, to).map_err(|error| (to.as_path(), error)),
-        MountStep::Pin(path) => bind(path, path).map_err(|error| (path.as_path(), error)),
-        MountStep::PinLink(path) => pin_link(path).map_err(|error| (path.as_path(), error)),
-        MountStep::ReadOnly(path) => bind_as(path, true).map_err(|error| (path.as_path(), error)),
-        MountStep::Seal(path) => remount(path, true).map_err(|error| (path.as_path(), error)),
-        MountStep::Writable(path) => bind_as(path, false).map_err(|error| (path.as_path(), error)),
+    let (path, done) = match step {
+        MountStep::Over { from, to } => (to, pinned(from).and_then(|from| bind(&from, &pinned(to)?))),
+        MountStep::Pin(path) => (path, pinned(path).and_then(|held| bind(&held, &held))),
+        MountStep::PinLink(path) => (path, pin_link(path)),
+        MountStep::ReadOnly(path) => (path, bind_as(path, true)),
+        MountStep::Seal(path) => (path, remount(path, true)),
+        MountStep::Writable(path) => (path, bind_as(path, false)),
         MountStep::HideFile(path) => {
-            bind(Path::new("/dev/null"), path).map_err(|error| (path.as_path(), error))
+            (path, pinned(Path::new("/dev/null")).and_then(|null| bind(&null, &pinned(path)?)))
         }
-        MountStep::HideFolder(path) => empty(path, "mode=0555,size=4k,nr_inodes=2", MsFlags::MS_RDONLY)
-            .map_err(|error| (path.as_path(), error)),
-        MountStep::Terminals(path) => terminals(path).map_err(|error| (path.as_path(), error)),
-        MountStep::Private(path) => {
-            empty(path, "mode=0700", MsFlags::empty()).map_err(|error| (path.as_path(), error))
+        MountStep::HideFolder(path) => {
+            (path, empty(path, "mode=0555,size=4k,nr_inodes=2", MsFlags::MS_RDONLY))
         }
-    }
+        MountStep::Terminals(path) => (path, terminals(path)),
+        MountStep::Private(path) => (path, empty(path, "mode=0700", MsFlags::empty())),
+    };
+    done.map_err(|error| (path.as_path(), error))
 }
 
-/// A path without a link in it, held, and a name for what is held. What an agent puts into its place meanwhile is not meant.
-fn pinned(path: &Path) -> nix::Result<(OwnedFd, PathBuf)> {
+/// A path without a link in it, held. What an agent puts into its place meanwhile is not meant.
+fn pinned(path: &Path) -> nix::Result<OwnedFd> {
     pinned_as(path, OFlags::empty())
 }
 
-fn pinned_as(path: &Path, more: OFlags) -> nix::Result<(OwnedFd, PathBuf)> {
+fn pinned_as(path: &Path, more: OFlags) -> nix::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::CLOEXEC | more;
     let open = || openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS);
     let again = |opened: &Result<OwnedFd, rustix::io::Errno>| {
         !matches!(opened, Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR))
     };
-    let opened = (0..100).map(|_| open()).find(again).unwrap_or_else(open);
-    let held = opened.map_err(|error| nix::Error::from_raw(error.raw_os_error()))?;
-    let name = PathBuf::from(format!("/proc/self/fd/{}", held.as_raw_fd()));
-    Ok((held, name))
+    (0..100).map(|_| open()).find(again).unwrap_or_else(open).map_err(of_mounts)
 }
 
-fn bind(from: &Path, to: &Path) -> nix::Result<()> {
-    let ((_held, from), (_too, to)) = (pinned(from)?, pinned(to)?);
-    mount(Some(&from), &to, None::<&str>, MsFlags::MS_BIND | MsFlags::MS_REC, None::<&str>)
+/// A name for what is held, for calls that know paths alone.
+fn name_of(held: &OwnedFd) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", held.as_raw_fd()))
+}
+
+fn of_mounts(error: rustix::io::Errno) -> nix::Error {
+    nix::Error::from_raw(error.raw_os_error())
+}
+
+/// Shows what lies at `from`, with all that is mounted below it, at `to` as well.
+fn bind(from: &OwnedFd, to: &OwnedFd) -> nix::Result<()> {
+    bind_tree(from, to, OpenTreeFlags::AT_RECURSIVE)
+}
+
+fn bind_tree(from: &OwnedFd, to: &OwnedFd, more: OpenTreeFlags) -> nix::Result<()> {
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE
+        | OpenTreeFlags::OPEN_TREE_CLOEXEC
+        | OpenTreeFlags::AT_EMPTY_PATH
+        | more;
+    let tree = open_tree(from, "", flags).map_err(of_mounts)?;
+    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+    move_mount(&tree, "", to, "", flags).map_err(of_mounts)
 }
 
 /// Mounts a link on itself. It is followed as before, and the kernel lets nobody remove or replace it.
 fn pin_link(path: &Path) -> nix::Result<()> {
-    let (_held, link) = pinned_as(path, OFlags::NOFOLLOW)?;
-    mount(Some(&link), &link, None::<&str>, MsFlags::MS_BIND, None::<&str>)
+    let link = pinned_as(path, OFlags::NOFOLLOW)?;
+    bind_tree(&link, &link, OpenTreeFlags::empty())
 }
 
 fn empty(path: &Path, how: &str, flags: MsFlags) -> nix::Result<()> {
     let flags = flags | MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
-    let (_held, path) = pinned(path)?;
-    mount(Some("dacapo"), &path, Some("tmpfs"), flags, Some(how))
+    mount(Some("dacapo"), &name_of(&pinned(path)?), Some("tmpfs"), flags, Some(how))
 }
 
 /// Terminals of its own: those of the user can be neither read nor written.
 fn terminals(path: &Path) -> nix::Result<()> {
-    let (_held, path) = pinned(path)?;
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NOEXEC;
-    mount(Some("devpts"), &path, Some("devpts"), flags, Some("newinstance,ptmxmode=0666,mode=0620"))
+    let how = Some("newinstance,ptmxmode=0666,mode=0620");
+    mount(Some("devpts"), &name_of(&pinned(path)?), Some("devpts"), flags, how)
 }
 
 /// Mounts a path on itself and makes that read-only or writable. If another path has taken its place meanwhile, nothing is.
 fn bind_as(path: &Path, is_read_only: bool) -> nix::Result<()> {
     let identity = |held: &OwnedFd| rustix::fs::fstat(held).map(|stat| (stat.st_dev, stat.st_ino));
-    let (before, name) = pinned(path)?;
-    mount(Some(&name), &name, None::<&str>, MsFlags::MS_BIND | MsFlags::MS_REC, None::<&str>)?;
-    let (after, name) = pinned(path)?;
+    let before = pinned(path)?;
+    bind(&before, &before)?;
+    let after = pinned(path)?;
     if identity(&before).ok() != identity(&after).ok() {
         return Err(nix::Error::ELOOP);
     }
-    match remount(&name, is_read_only) {
+    let now = rustix::fs::fstatvfs(&after).map_err(of_mounts)?.f_flag;
+    match remount_as(&name_of(&after), now, is_read_only) {
         // A disk that is read-only stays so.
         Err(_) if !is_read_only => Ok(()),
         done => done,
@@ -316,7 +333,15 @@ fn bind_as(path: &Path, is_read_only: bool) -> nix::Result<()> {
 
 /// Makes a mount read-only, or writable; its other properties stay, as they must in a user namespace.
 fn remount(path: &Path, is_read_only: bool) -> nix::Result<()> {
-    let now = rustix::fs::statvfs(path).map_err(|error| nix::Error::from_raw(error.raw_os_error()))?.f_flag;
+    let now = rustix::fs::statvfs(path).map_err(of_mounts)?.f_flag;
+    remount_as(path, now, is_read_only)
+}
+
+fn remount_as(path: &Path, now: StatVfsMountFlags, is_read_only: bool) -> nix::Result<()> {
+    // Nothing is to be changed.
+    if !is_read_only && !now.contains(StatVfsMountFlags::RDONLY) {
+        return Ok(());
+    }
     let mut flags = MsFlags::MS_REMOUNT | MsFlags::MS_BIND;
     for (known, flag) in [
         (StatVfsMountFlags::NOSUID, MsFlags::MS_NOSUID),

@@ -2,7 +2,7 @@
 
 use std::{
     cell::RefCell,
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashMap},
     ffi::{OsStr, OsString},
     fs, io, mem,
     os::unix::{
@@ -155,10 +155,10 @@ pub(super) fn look_at_machine(
     let holding = store.filter(|_| rules.mode != SandboxMode::Workspace).map(|store| {
         let folders = mem::take(&mut names.held_folders).into_iter().chain(path_folders_to_come());
         let chosen = real(chosen);
+        // Known for as long as nothing is made: names that are held are there afterwards.
+        let mut links = FollowedLinks::default();
         let mut lies_there = |path: &PathBuf| {
-            path.ancestors()
-                .find_map(|above| all.links.follow(above).1)
-                .is_some_and(|at| at.starts_with(&chosen))
+            path.ancestors().find_map(|above| links.follow(above).1).is_some_and(|at| at.starts_with(&chosen))
         };
         let (in_workspace, folders): (Vec<_>, Vec<_>) = folders.partition(&mut lies_there);
         let (more, held): (Vec<_>, Vec<_>) = mem::take(&mut names.held).into_iter().partition(lies_there);
@@ -190,8 +190,9 @@ pub(super) fn look_at_machine(
         for path in &names.protected {
             all.protect(path);
         }
+        let wide = WideFolders::around(chosen);
         for folder in path_folders() {
-            all.protect_programs(&folder, chosen);
+            all.protect_programs(&folder, &wide);
         }
         if let Ok(program) = std::env::current_exe() {
             all.protect(&program);
@@ -219,6 +220,21 @@ pub(super) fn look_at_machine(
     all.close_services(rules);
     all.close_terminals();
     all
+}
+
+/// Folders with data of all kinds, without links.
+struct WideFolders {
+    /// The folder that the user chose.
+    workspace: PathBuf,
+    /// The home folder and those for temporary files.
+    shared: Vec<PathBuf>,
+}
+
+impl WideFolders {
+    fn around(chosen: &Path) -> Self {
+        let shared = home().into_iter().chain(temporary().into_iter().map(|path| real(&path)));
+        Self { workspace: real(chosen), shared: shared.collect() }
+    }
 }
 
 /// What became of names that must not appear.
@@ -326,7 +342,8 @@ impl Protected {
     /// Where a path leads, if anything is there. The links on the way are kept.
     fn follow(&mut self, path: &Path) -> Option<PathBuf> {
         let (links, end) = self.links.follow(path);
-        if end.is_none() && fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink()) {
+        let is_link = || fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink());
+        if end.is_none() && !links.is_empty() && is_link() {
             self.open.push(format!("`{}` is a link to what is not there and can appear", path.display()));
         }
         links.into_iter().for_each(|link| self.layout.keep_link(link));
@@ -378,20 +395,14 @@ impl Protected {
     }
 
     /// A folder of PATH, and the folders that links in it lead to.
-    fn protect_programs(&mut self, folder: &Path, workspace: &Path) {
+    fn protect_programs(&mut self, folder: &Path, wide: &WideFolders) {
         let (links, Some(folder)) = self.links.follow(folder) else { return };
-        let workspace = real(workspace);
+        let workspace = &wide.workspace;
         let mut ways = links;
         if self.layout.access(&folder) != PathAccess::Writable || !is_writable(&folder) {
             return;
         }
-        let temporary: Vec<PathBuf> = temporary().iter().map(|path| real(path)).collect();
-        let is_home = home().is_some_and(|home| real(&home) == folder);
-        if folder.starts_with(&workspace)
-            || workspace.starts_with(&folder)
-            || is_home
-            || temporary.contains(&folder)
-        {
+        if folder.starts_with(workspace) || workspace.starts_with(&folder) || wide.shared.contains(&folder) {
             self.open.push(format!("`{}` is on PATH and must stay writable", folder.display()));
             return;
         }
@@ -408,15 +419,14 @@ impl Protected {
             }
         }
         // A link in the workspace is the agent's.
-        let is_ours = |link: &PathBuf| link.starts_with(&workspace);
+        let is_ours = |link: &PathBuf| link.starts_with(workspace);
         ways.into_iter().filter(|link| !is_ours(link)).for_each(|link| self.layout.keep_link(link));
-        let wide: Vec<PathBuf> = home().into_iter().chain(temporary).collect();
         for package in behind {
             // A link on PATH to a script in the home folder is no reason to close that.
-            if wide.iter().any(|folder| folder.starts_with(&package)) {
+            if wide.shared.iter().any(|folder| folder.starts_with(&package)) {
                 continue;
             }
-            let is_ours = package.starts_with(&workspace) || workspace.starts_with(&package);
+            let is_ours = package.starts_with(workspace) || workspace.starts_with(&package);
             if !is_ours && self.layout.access(&package) == PathAccess::Writable && is_writable(&package) {
                 self.layout.set(package, PathAccess::ReadOnly);
             }
@@ -536,16 +546,57 @@ fn package_of(program: &Path) -> Option<PathBuf> {
 
 /// What is known of paths: each name is looked at once, since most protected names lie in a few folders.
 #[derive(Default)]
-struct FollowedLinks(BTreeMap<PathBuf, Option<PathBuf>>);
+struct FollowedLinks {
+    /// By their paths, which have no link before the last name.
+    names: HashMap<OsString, FoundName>,
+    /// Where folders lead, as they were asked for.
+    folders: HashMap<OsString, (Vec<PathBuf>, Option<PathBuf>)>,
+    /// How many names were looked at in a folder, and whether all of them are known.
+    looked_at: HashMap<OsString, (usize, bool)>,
+}
+
+/// What a name stands for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum FoundName {
+    Nothing,
+    Itself,
+    Link(PathBuf),
+}
 
 /// As many links on one way as the kernel follows.
 const MOST_LINKS: usize = 40;
 
+/// When so many names of a folder were looked at, the whole folder is read.
+const MANY_NAMES: usize = 6;
+
+/// A folder with more names is not read.
+const READABLE: usize = 2_000;
+
 impl FollowedLinks {
     /// The links on the way to what a path names, and the path without them if anything is there.
     fn follow(&mut self, path: &Path) -> (Vec<PathBuf>, Option<PathBuf>) {
-        let parts = |path: &Path| path.iter().rev().map(OsStr::to_owned).collect::<Vec<_>>();
-        let (mut links, mut real, mut to_go) = (Vec::new(), PathBuf::from("/"), parts(path));
+        let Some((folder, name)) = path.parent().zip(path.file_name()) else {
+            return self.walk(Vec::new(), PathBuf::from("/"), parts(path));
+        };
+        let known = self.folders.get(folder.as_os_str()).cloned();
+        let (links, end) = known.unwrap_or_else(|| {
+            let found = self.follow(folder);
+            self.folders.insert(folder.into(), found.clone());
+            found
+        });
+        match end {
+            Some(folder) => self.walk(links, folder, vec![name.to_owned()]),
+            None => (links, None),
+        }
+    }
+
+    /// Goes on from `real`, a path without links, by the names `to_go`, the next one last.
+    fn walk(
+        &mut self,
+        mut links: Vec<PathBuf>,
+        mut real: PathBuf,
+        mut to_go: Vec<OsString>,
+    ) -> (Vec<PathBuf>, Option<PathBuf>) {
         while let Some(name) = to_go.pop() {
             if name == "." || name == "/" {
                 continue;
@@ -555,10 +606,10 @@ impl FollowedLinks {
                 continue;
             }
             let next = real.join(&name);
-            match self.look(&next) {
-                Err(_) => return (links, None),
-                Ok(None) => real = next,
-                Ok(Some(target)) => {
+            match self.look(&real, &next) {
+                FoundName::Nothing => return (links, None),
+                FoundName::Itself => real = next,
+                FoundName::Link(target) => {
                     links.push(next);
                     if links.len() > MOST_LINKS {
                         return (links, None);
@@ -573,24 +624,58 @@ impl FollowedLinks {
         (links, Some(real))
     }
 
-    /// Where a link leads; `None` for what is none.
-    fn look(&mut self, path: &Path) -> io::Result<Option<PathBuf>> {
-        if let Some(known) = self.0.get(path) {
-            return Ok(known.clone());
+    fn look(&mut self, folder: &Path, path: &Path) -> FoundName {
+        if let Some(known) = self.names.get(path.as_os_str()) {
+            return known.clone();
         }
-        let target = match fs::read_link(path) {
-            Ok(target) => Some(target),
-            Err(error) if error.kind() == io::ErrorKind::InvalidInput => None,
-            Err(error) => return Err(error),
-        };
-        self.0.insert(path.to_owned(), target.clone());
-        Ok(target)
+        let (many, is_whole) = self.looked_at.entry(folder.into()).or_default();
+        *many += 1;
+        if *many == MANY_NAMES {
+            *is_whole = read_names(folder, &mut self.names).is_some();
+        }
+        let is_whole = *is_whole;
+        if let Some(known) = self.names.get(path.as_os_str()).filter(|_| is_whole) {
+            return known.clone();
+        }
+        let found = if is_whole { FoundName::Nothing } else { find_name(path) };
+        self.names.insert(path.into(), found.clone());
+        found
     }
+}
+
+fn parts(path: &Path) -> Vec<OsString> {
+    path.iter().rev().map(OsStr::to_owned).collect()
+}
+
+fn find_name(path: &Path) -> FoundName {
+    match fs::read_link(path) {
+        Ok(target) => FoundName::Link(target),
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => FoundName::Itself,
+        Err(_) => FoundName::Nothing,
+    }
+}
+
+/// Takes down what all names in a folder stand for; `None` if that cannot be told at once.
+fn read_names(folder: &Path, names: &mut HashMap<OsString, FoundName>) -> Option<()> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).ok()? {
+        let entry = entry.ok()?;
+        let path = entry.path();
+        let is_link = entry.file_type().ok()?.is_symlink();
+        found.push((if is_link { find_name(&path) } else { FoundName::Itself }, path));
+        if found.len() > READABLE {
+            return None;
+        }
+    }
+    for (found, path) in found {
+        names.entry(path.into_os_string()).or_insert(found);
+    }
+    Some(())
 }
 
 /// Whether programs are on PATH, each looked for once.
 #[derive(Default)]
-struct InstalledTools(BTreeMap<&'static str, bool>);
+struct InstalledTools(HashMap<&'static str, bool>);
 
 impl InstalledTools {
     fn has(&mut self, program: &'static str) -> bool {
@@ -847,6 +932,29 @@ mod tests {
         assert_eq!(follow("gone"), (vec!["gone".into()], None));
         assert_eq!(follow("nothing"), (vec![], None));
         assert_eq!(follow("round").1, None);
+    }
+
+    #[test]
+    fn many_names_of_a_folder_stand_for_what_each_of_them_stands_for_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        fs::create_dir(root.join("home")).unwrap();
+        std::os::unix::fs::symlink("home", root.join("linked")).unwrap();
+        for at in 0..2 * MANY_NAMES {
+            fs::write(root.join(format!("home/file{at}")), "").unwrap();
+            std::os::unix::fs::symlink(format!("file{at}"), root.join(format!("home/link{at}"))).unwrap();
+        }
+        let mut links = FollowedLinks::default();
+        for at in 0..2 * MANY_NAMES {
+            let file = root.join(format!("home/file{at}"));
+            let link = root.join(format!("home/link{at}"));
+            let mut follow = |name: &str| links.follow(&root.join(format!("linked/{name}{at}")));
+            let way = root.join("linked");
+            assert_eq!(follow("file"), (vec![way.clone()], Some(file.clone())));
+            assert_eq!(follow("link"), (vec![way.clone(), link], Some(file)));
+            assert_eq!(follow("nothing"), (vec![way], None));
+        }
+        assert!(links.looked_at[root.join("home").as_os_str()].1, "the folder was read as a whole");
     }
 
     #[test]

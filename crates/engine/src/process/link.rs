@@ -59,9 +59,10 @@ impl KeeperLink {
         wire::send_enter(self.socket()?)
     }
 
-    /// Has the keeper hold `spec` around all that it starts, and waits for its answer.
-    pub(crate) fn guard(&mut self, spec: &GuardSpec) -> io::Result<GuardReport> {
+    /// Has the keeper hold `spec` around all that it starts, and waits for its answer, after doing something else `meanwhile`.
+    pub(crate) fn guard(&mut self, spec: &GuardSpec, meanwhile: impl FnOnce()) -> io::Result<GuardReport> {
         wire::send_guard(self.socket()?, spec)?;
+        meanwhile();
         match wire::receive_report(self.socket()?)? {
             Some(wire::Report::Guarded(report)) => Ok(report),
             _ => Err(io::ErrorKind::BrokenPipe.into()),

@@ -69,10 +69,13 @@ pub(crate) fn find_program(name: &str, path: &OsStr, dir: &Path) -> Result<PathB
     let mut seen = false;
     for folder in std::env::split_paths(path) {
         let file = dir.join(folder).join(name);
-        if can_run(&file) {
+        if !file.is_file() {
+            continue;
+        }
+        if access(&file, Access::EXEC_OK).is_ok() {
             return Ok(file);
         }
-        seen |= file.is_file();
+        seen = true;
     }
     Err(if seen {
         ProgramError::NotExecutable(name.to_owned())

@@ -270,6 +270,15 @@ impl Store {
         self.transact_with(|transaction, _| work(transaction))
     }
 
+    /// Reads what the first transaction of a stream needs, at a moment when nothing else is to be done. What fails here fails there
+    /// again, and is told then.
+    pub(crate) fn get_ready(&mut self) {
+        let _ = (self.machine().is_ok(), self.queue().is_ok());
+        for statement in stream::STATEMENTS {
+            let _ = self.db.prepare_cached(statement);
+        }
+    }
+
     /// A transaction that authenticates what it writes.
     fn transact_with_key<T>(
         &mut self,

@@ -12,6 +12,7 @@ use dacapo_core::{
     attestation::{RECEIPT_TYPE, TEST_RESULT_TYPE, receipt_statement, test_result_statement},
     chain::{ChainCheck, ChainedEvent, Link, Mac},
     loop_machine::LoopMachine,
+    machine::Step,
     receipt::Receipt,
 };
 use jiff::Timestamp;
@@ -46,6 +47,20 @@ const MOVE: &str = "UPDATE streams SET head = ?4, view = ?5, lease_until = ?6, e
 /// Updates a stream's row after its last event, or after one with which it goes on.
 const END: &str = "UPDATE streams SET over = ?2, ended = iif(?2, head, NULL),
     asks = coalesce(?2 AND view ->> '$.exit_code' = 4, 0) WHERE key = ?1";
+
+/// Writes a stream's row before its first event.
+const BEGIN: &str = "INSERT INTO streams (id, kind, project, parent, task, workspace, run, head, over, view,
+        owner_pid, owner_start, owner_boot, owner_host, epoch, lease_until, mac)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, 1, ?15, ?16)";
+
+/// The place of the next event.
+const NEXT: &str = "SELECT COALESCE(MAX(seq), 0) + 1 FROM events";
+
+const INSERT: &str =
+    "INSERT INTO events (seq, stream, subject, at, body, chain) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+
+/// What the beginning of a stream and each of its steps have the database do.
+pub(super) const STATEMENTS: [&str; 4] = [BEGIN, NEXT, INSERT, MOVE];
 
 /// A stream, as the process that writes it holds it.
 pub struct Stream<M: Kind> {
@@ -102,10 +117,34 @@ impl<M: Notable> Stream<M> {
         kin: &M::Kin,
         observer: &mut dyn Observer<M>,
     ) -> Result<(Self, Vec<M::Effect>), StoreError> {
-        let step = M::decide(&M::State::default(), input);
-        let (mut stream, envelopes) = Self::record_beginning(store, id, owner, now, step.events, kin)?;
+        Self::begin_looking(store, id, owner, now, input, kin, |_| None, observer)
+    }
+
+    /// Begins a stream as [`begin`](Self::begin) does. If the first input leads to an effect that only looks at something, `look`
+    /// may take it out of the effects and give its answer: what follows from that is recorded in the same transaction, so
+    /// that the beginning needs one sync instead of two.
+    #[expect(clippy::too_many_arguments, reason = "what a stream begins with, each used once")]
+    pub fn begin_looking(
+        store: &mut Store,
+        id: M::Id,
+        owner: &Identity,
+        now: Timestamp,
+        input: M::Input,
+        kin: &M::Kin,
+        look: impl FnOnce(&mut Vec<M::Effect>) -> Option<M::Input>,
+        observer: &mut dyn Observer<M>,
+    ) -> Result<(Self, Vec<M::Effect>), StoreError> {
+        let mut state = M::State::default();
+        let Step { mut events, mut effects } = M::decide(&state, input);
+        if let Some(answer) = look(&mut effects) {
+            events.iter().for_each(|event| M::apply(&mut state, event));
+            let step = M::decide(&state, answer);
+            events.extend(step.events);
+            effects.extend(step.effects);
+        }
+        let (mut stream, envelopes) = Self::record_beginning(store, id, owner, now, events, kin)?;
         stream.publish(store, &envelopes, true, observer);
-        Ok((stream, step.effects))
+        Ok((stream, effects))
     }
 
     /// Opens a stream for a process that is about to go on with it. Its events are folded from the newest checkpoint
@@ -308,31 +347,24 @@ impl<M: Notable> Stream<M> {
             let json = to_json(&view)?;
             let mac = link
                 .map(|link| machine.mac().of_head(M::NAME, id.as_ref(), head.cast_unsigned(), link, &json));
-            transaction
-                .prepare_cached(
-                    "INSERT INTO streams (id, kind, project, parent, task, workspace, run, head, over, view,
-                                          owner_pid, owner_start, owner_boot, owner_host, epoch,
-                                          lease_until, mac)
-                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, 1, ?15, ?16)",
-                )?
-                .execute(params![
-                    id.as_ref(),
-                    M::NAME,
-                    at.project,
-                    at.parent,
-                    at.task,
-                    at.workspace,
-                    at.run,
-                    head,
-                    M::is_over(&view),
-                    json,
-                    owner.pid,
-                    owner.start.cast_signed(),
-                    owner.boot,
-                    host(),
-                    lease_from(now),
-                    mac.as_ref().map(Mac::bytes),
-                ])?;
+            transaction.prepare_cached(BEGIN)?.execute(params![
+                id.as_ref(),
+                M::NAME,
+                at.project,
+                at.parent,
+                at.task,
+                at.workspace,
+                at.run,
+                head,
+                M::is_over(&view),
+                json,
+                owner.pid,
+                owner.start.cast_signed(),
+                owner.boot,
+                host(),
+                lease_from(now),
+                mac.as_ref().map(Mac::bytes),
+            ])?;
             let place = StreamEnd { key: transaction.last_insert_rowid(), head, epoch: 1 };
             if M::is_over(&view) {
                 transaction.prepare_cached(END)?.execute(params![place.key, true])?;
@@ -447,8 +479,7 @@ fn without_secrets<M: Kind>(events: Vec<M::Event>) -> Result<Vec<M::Event>, Stor
 
 /// The place of the next event. The query reads the end of an index, so its cost does not grow with the journal.
 fn next_seq(transaction: &Transaction<'_>) -> Result<i64, StoreError> {
-    let sql = "SELECT COALESCE(MAX(seq), 0) + 1 FROM events";
-    Ok(transaction.prepare_cached(sql)?.query_row([], |row| row.get(0))?)
+    Ok(transaction.prepare_cached(NEXT)?.query_row([], |row| row.get(0))?)
 }
 
 fn placed<M: Kind>(id: &M::Id, at: Timestamp, first: i64, events: &[M::Event]) -> Vec<M::Envelope> {
@@ -494,9 +525,7 @@ fn insert(
     at: Timestamp,
     written: &[Written<'_>],
 ) -> Result<(), StoreError> {
-    let mut statement = transaction.prepare_cached(
-        "INSERT INTO events (seq, stream, subject, at, body, chain) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-    )?;
+    let mut statement = transaction.prepare_cached(INSERT)?;
     for Written { seq, subject, body, link } in written {
         statement.execute(params![seq, key, subject, at.as_microsecond(), body, link.bytes()])?;
     }

@@ -9,7 +9,8 @@ use dacapo_core::{
     },
     ids::{LoopId, ProjectId, RunId, UnitId},
     item::ItemSource,
-    loop_machine::{Begin, Input, Request},
+    judge::signal::Facts,
+    loop_machine::{Begin, Effect, Input, LoopState, Request},
     machine::Machine,
     unit::{
         Task, TaskSet, TaskSpec, TaskStatus,
@@ -19,8 +20,12 @@ use dacapo_core::{
     view::UnitStatus,
 };
 
-use super::{super::Scope, *};
+use super::{
+    super::{Scope, queue},
+    *,
+};
 use crate::{observer::NoObserver, scheduler::close_dead_runs};
+use std::path::Path;
 
 /// A run with these `events` in it, without asking the machine.
 fn create_run(
@@ -439,6 +444,48 @@ fn every_step_is_decided_recorded_applied_and_published_together() {
         (1..=recorded.len() as u64).collect::<Vec<_>>()
     );
     assert!(seen.0.last().unwrap().1 && world.store.active_runs().unwrap().is_empty());
+}
+
+#[test]
+fn what_can_be_looked_at_at_once_is_recorded_with_the_beginning() {
+    let mut world = world();
+    let LoopEvent::LoopStarted(mut started) = loop_started("a", None) else { unreachable!() };
+    started.prompt = "the user's own words".into();
+    let begin = Input::Begin(Box::new(Begin { started: *started, warnings: Vec::new() }));
+    let commits = |path: &Path| {
+        u64::from_le_bytes(std::fs::read(queue::changes_at(path)).unwrap()[..8].try_into().unwrap())
+    };
+    let (id, before): (LoopId, _) = ("l1".parse().unwrap(), commits(&world.path));
+    let look = |effects: &mut Vec<Effect>| {
+        effects.retain(|effect| *effect != Effect::ReadMarkers);
+        Some(Input::MarkersRead(Facts::default(), Box::default()))
+    };
+    let (owner, observer) = (Identity::own(), &mut NoObserver);
+    let (stream, effects) = Stream::<LoopMachine>::begin_looking(
+        &mut world.store,
+        id.clone(),
+        &owner,
+        now(),
+        begin,
+        &[],
+        look,
+        observer,
+    )
+    .unwrap();
+    let recorded = world.store.events(&id, 0).unwrap();
+    assert!(matches!(
+        recorded.iter().map(|envelope| &envelope.event).collect::<Vec<_>>()[..],
+        [LoopEvent::LoopStarted(_), LoopEvent::IterationStarted { .. }, LoopEvent::AgentStarted { .. }]
+    ));
+    assert_eq!(commits(&world.path), before + 1);
+    let mut folded = LoopState::default();
+    recorded.iter().for_each(|envelope| LoopMachine::apply_recorded(&mut folded, envelope));
+    assert_eq!(*stream.state(), folded);
+    let starts =
+        |effect: &Effect| matches!(effect, Effect::StartAgent { prompt, .. } if prompt.contains("own words"));
+    assert_eq!(effects.iter().filter(|effect| starts(effect)).count(), 1, "{effects:?}");
+    assert!(!effects.contains(&Effect::ReadMarkers));
+    assert_eq!(Stream::<LoopMachine>::open(&world.store, &id).unwrap().unwrap().state(), stream.state());
 }
 
 #[test]

@@ -498,7 +498,7 @@ impl<'a> HostedLoop<'a> {
         let mut guard = guard_of(home, &started);
         let keeper = begin_keeper(home, &id, &guard)?;
         let goalposts = reopen_goalposts(home, &id, &started, self.workspace.as_ref())?;
-        let (keeper, _) = finish_keeper(keeper, home, &id, &mut guard, None, None)?;
+        let (keeper, _) = finish_keeper(keeper, home, &id, &mut guard, None, None, || {})?;
         if !self.store.row(&id)?.is_some_and(|row| row.is_owned()) {
             let now = Timestamp::now();
             self.stream.take_over(&mut self.store, &Identity::own(), now, std::slice::from_ref(&id))?;
@@ -522,6 +522,7 @@ impl<'a> HostedLoop<'a> {
             extras: None,
             gate_runners: Vec::new(),
             sign_in: None,
+            server: None,
         };
         let mut supervisor = parts.supervisor(observer)?;
         supervisor.perform_all(effects)?;

@@ -20,6 +20,7 @@ use jiff::Timestamp;
 
 use super::{
     Finished, PATIENCE, SuperviseError, Supervisor,
+    observe::markers,
     preconditions::{
         CheckedLoop, DEEPEST, StartError, ancestors, check_cycle, check_prompt, check_task_of_agent,
         doubtful_disks, find_agents, neighbours, take_lock,
@@ -98,9 +99,17 @@ pub fn run(home: &Home, new: CheckedLoop, observer: &mut dyn Observer) -> Result
     let mut new = new.into_inner();
     let programs = find_agents(new.programs, &new.policy, new.policy.limits.max_iterations)?;
     home.prepare()?;
-    let mut store = Store::open(&home.database())?;
     let random = random();
     let id = LoopId::from_random(random[..10].try_into().unwrap_or_default());
+    let signals = listen(new.is_detached)?;
+    // What a child may do is known when its parent is. What must be protected around any other loop is looked at from here on.
+    let looking = match new.parent {
+        Some(_) => None,
+        None => {
+            Some(Guard::of_loop(&new.policy, &new.workspace).begin_look(home).map_err(cannot_start_keeper)?)
+        }
+    };
+    let mut store = Store::open(&home.database())?;
     let parent = match &new.parent {
         // That it says so is not enough: the kernel must say that its supervisor is our parent.
         Some(parent) => {
@@ -144,10 +153,13 @@ pub fn run(home: &Home, new: CheckedLoop, observer: &mut dyn Observer) -> Result
         Some(lock) => lock,
         None => take_lock(home, &store, &new.project, &task)?,
     };
-    let signals = listen(new.is_detached)?;
     let mut guard = Guard::of_loop(&new.policy, &new.workspace);
     guard.places.parent = above.as_ref().map(|above| above.workspace.clone());
-    let keeper = begin_keeper(home, &id, &guard)?;
+    let mut keeper = match looking {
+        Some(looking) => looking,
+        None => guard.begin_look(home).map_err(cannot_start_keeper)?,
+    };
+    guard.begin_keeper(&mut keeper, home, &id).map_err(cannot_start_keeper)?;
     reconcile_holding(home, &mut store, Some((&new.project, &task)))?;
     // The agent above may have committed: that is what its child begins with.
     let is_beside = |above: &&Arc<LoopStarted>| above.workspace == new.workspace;
@@ -205,10 +217,18 @@ pub fn run(home: &Home, new: CheckedLoop, observer: &mut dyn Observer) -> Result
         let list = goalposts_of(&runs, &id);
         goalposts.keep(&list).map_err(at("cannot write", &list))?;
     }
+    let task_folder = folder.clone();
     guard.places.task_folder = Some(folder);
     let branch = at_start.base.as_ref().and_then(|base| base.branch.as_deref());
-    let (keeper, held) = finish_keeper(keeper, home, &id, &mut guard, branch, new.purpose.as_ref())?;
+    let mut server = None;
+    let get_ready = || {
+        server = Some(Server::listen(home, &id));
+        store.get_ready();
+    };
+    let (keeper, held) =
+        finish_keeper(keeper, home, &id, &mut guard, branch, new.purpose.as_ref(), get_ready)?;
 
+    let decides_at_once = sign_in.is_none() && new.steers.is_empty() && !new.policy.needs_supply();
     let begin = Begin {
         started: LoopStarted {
             project: new.project,
@@ -234,9 +254,17 @@ pub fn run(home: &Home, new: CheckedLoop, observer: &mut dyn Observer) -> Result
         },
         warnings,
     };
+    // Where nothing has to be waited for, the first agent is decided on in the transaction that begins the loop.
+    let look = |effects: &mut Vec<Effect>| {
+        let at = effects.iter().position(|effect| *effect == Effect::ReadMarkers)?;
+        effects.remove(at);
+        Some(Input::MarkersRead(markers(&task_folder), Box::default()))
+    };
+    let look = |effects: &mut Vec<Effect>| decides_at_once.then(|| look(effects)).flatten();
     let (owner, input) = (Identity::own(), Input::Begin(Box::new(begin)));
+    let now = Timestamp::now();
     let (mut stream, mut effects) =
-        Stream::<LoopMachine>::begin(&mut store, id, &owner, Timestamp::now(), input, &ancestors, observer)?;
+        Stream::<LoopMachine>::begin_looking(&mut store, id, &owner, now, input, &ancestors, look, observer)?;
     if !new.steers.is_empty() {
         let said = new.steers.into_iter().map(|text| Input::Requested(Request::Steer { text }).into());
         effects.extend(stream.step(&mut store, Timestamp::now(), said, observer)?);
@@ -259,6 +287,7 @@ pub fn run(home: &Home, new: CheckedLoop, observer: &mut dyn Observer) -> Result
         extras: at_start.extras,
         gate_runners: at_start.gate_runners,
         sign_in,
+        server,
     };
     parts.supervise(effects, observer)
 }
@@ -323,7 +352,13 @@ pub fn resume(home: &Home, wanted: ResumeLoop, observer: &mut dyn Observer) -> R
         .filter(|workspace| workspace.is_git() && is_checked_out && started.policy.gates.watches_goalposts());
     let extras = extras.map(|workspace| Extras::again(workspace.root()));
     let branch = started.sandbox.as_ref().and_then(|held| held.branch.as_deref());
-    let (keeper, held) = finish_keeper(keeper, home, &id, &mut guard, branch, started.purpose.as_ref())?;
+    let mut server = None;
+    let get_ready = || {
+        server = Some(Server::listen(home, &id));
+        store.get_ready();
+    };
+    let (keeper, held) =
+        finish_keeper(keeper, home, &id, &mut guard, branch, started.purpose.as_ref(), get_ready)?;
     if let Some(before) = started.sandbox.as_ref().filter(|before| held.is_less_than(before)) {
         // Its receipt would say more than was held.
         let why =
@@ -352,6 +387,7 @@ pub fn resume(home: &Home, wanted: ResumeLoop, observer: &mut dyn Observer) -> R
         extras,
         gate_runners: Vec::new(),
         sign_in,
+        server,
     };
     parts.supervise(effects, observer)
 }
@@ -375,6 +411,8 @@ pub(super) struct SupervisorParts<'a> {
     pub(super) extras: Option<Extras>,
     pub(super) gate_runners: Vec<(String, Vec<Runner>)>,
     pub(super) sign_in: Option<SignInCheck>,
+    /// What the agent asks through, if it listens already.
+    pub(super) server: Option<Server>,
 }
 
 impl<'a> SupervisorParts<'a> {
@@ -406,7 +444,7 @@ impl<'a> SupervisorParts<'a> {
                 workspace.links(parent.is_none_or(|parent| *parent == started.workspace))
             }),
             guard: self.guard,
-            server: Server::listen(self.home, &listening),
+            server: self.server.unwrap_or_else(|| Server::listen(self.home, &listening)),
             watch: None,
             children: Default::default(),
             signals: self.signals,
@@ -525,12 +563,14 @@ pub(super) fn listen(is_detached: bool) -> Result<Signals, StartError> {
 
 /// Begins to start the keeper of a loop: it gets ready while the loop is prepared.
 pub(super) fn begin_keeper(home: &Home, id: &LoopId, guard: &Guard) -> Result<StartingKeeper, StartError> {
-    Ok(guard
-        .begin(home, id)
-        .map_err(|source| SuperviseError::Io { what: "cannot start a keeper", source })?)
+    guard.begin(home, id).map_err(cannot_start_keeper)
 }
 
-/// Waits for the keeper of a loop whose agents work on `branch` of a repository, if they do.
+fn cannot_start_keeper(source: io::Error) -> StartError {
+    SuperviseError::Io { what: "cannot start a keeper", source }.into()
+}
+
+/// Waits for the keeper of a loop whose agents work on `branch` of a repository, if they do, and does something else `meanwhile`.
 pub(super) fn finish_keeper(
     starting: StartingKeeper,
     home: &Home,
@@ -538,6 +578,7 @@ pub(super) fn finish_keeper(
     guard: &mut Guard,
     branch: Option<&str>,
     purpose: Option<&Purpose>,
+    meanwhile: impl FnOnce(),
 ) -> Result<(KeeperLink, SandboxHeld), StartError> {
     if guard.judges {
         guard.give_checkouts(home, id.as_str());
@@ -545,9 +586,7 @@ pub(super) fn finish_keeper(
     guard
         .give_own_refs(home, branch, purpose)
         .map_err(|source| SuperviseError::Io { what: "cannot copy the repository's refs", source })?;
-    let (keeper, held) = guard
-        .finish(starting, home, id)
-        .map_err(|source| SuperviseError::Io { what: "cannot start a keeper", source })?;
+    let (keeper, held) = guard.finish(starting, home, id, meanwhile).map_err(cannot_start_keeper)?;
     if held.tier < SandboxTier::Namespaces {
         guard.take_own_refs();
     }
