@@ -9,6 +9,7 @@ use dacapo_core::trust::digest;
 use serde::{Deserialize, Serialize};
 
 use super::{checkout::Checkout, error::WorkspaceError, runner::split_nul};
+use crate::guard::is_held;
 
 /// What was listed last in this process. It counts only for the very bytes that it was read from.
 static LAST: Mutex<Option<ListedConfig>> = Mutex::new(None);
@@ -54,6 +55,8 @@ impl Checkout {
         let mut all = Vec::new();
         for path in own.into_iter().chain(self.git.outer_config()) {
             let bytes = match fs::read(&path) {
+                // It comes and goes with the loops of this machine, and says nothing.
+                Ok(bytes) if is_held(&path, &bytes) => Vec::new(),
                 Ok(bytes) => bytes,
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
                 Err(_) => return None,
@@ -77,7 +80,7 @@ pub(crate) fn without_scopes(listed: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::git::fixture::Fixture;
+    use crate::{git::fixture::Fixture, guard::HeldNames};
 
     #[test]
     fn settings_are_listed_again_when_a_file_that_they_come_from_has_changed() {
@@ -102,5 +105,21 @@ mod tests {
         assert!(!has("filter.evil"));
         fixture.write("more", "[filter \"evil\"]\n\tclean = touch x\n");
         assert!(has("filter.evil.clean\ntouch x\0"));
+    }
+
+    #[test]
+    fn a_file_that_holds_a_name_while_loops_run_changes_no_setting() {
+        let fixture = Fixture::new();
+        let global = fixture.outside("no-settings");
+        let git = fixture.git().with("GIT_CONFIG_GLOBAL", &global);
+        let checkout = Checkout::find(&git, &fixture.repo()).unwrap().unwrap();
+        let before = checkout.listed_config().unwrap();
+        let asked = fixture.calls();
+        let held = HeldNames::hold(&fixture.outside("store"), std::slice::from_ref(&global), &[]);
+        assert!(global.exists());
+        assert_eq!(checkout.listed_config().unwrap(), before);
+        drop(held);
+        assert_eq!(checkout.listed_config().unwrap(), before);
+        assert_eq!(fixture.calls(), asked, "git is not asked again");
     }
 }
