@@ -19,11 +19,11 @@ use std::{
 
 use dacapo_core::{
     goalposts::{
-        ABOVE, Followed, FollowedFile, Following, Goalpost, GoalpostKind, GoalpostSeal, Goalposts, IN_HOME,
-        MAX_MUST_FAIL, Moved, MovedGoalpost, MustFailTest, OutsideFile, PROFILES, RUNNER_PARTS, Runner,
-        SHADOW_PACKAGES, SHADOWS, SharedFile, follow, is_discovered, is_left_out, is_link_to_system,
-        is_loaded_by_unittest, kind_of, kind_of_work, makefile_as_before, must_fail_tests, packages_of_test,
-        rests_on, starts_with_profiles,
+        ABOVE, Checks, Followed, FollowedFile, Following, Goalpost, GoalpostKind, GoalpostSeal, Goalposts,
+        IN_HOME, MAX_MUST_FAIL, Moved, MovedGoalpost, MustFailTest, OutsideFile, PROFILES, RUNNER_PARTS,
+        Runner, SHADOW_PACKAGES, SHADOWS, SharedFile, below, follow, is_discovered, is_left_out,
+        is_link_to_system, is_loaded_by_unittest, kind_of, kind_of_work, makefile_as_before, must_fail_tests,
+        packages_of_test, rests_on, starts_with_profiles,
     },
     judge::{
         gate_scripts::{is_found_by_itself, named_files, role},
@@ -293,6 +293,9 @@ pub(crate) struct WatchedGoalposts {
     sets_path: bool,
     /// Whether packages of Go lay in the workspace at the start.
     has_vendor: bool,
+    /// Folders that tools install into: those of the start, and those that came since.
+    installed_into: BTreeSet<String>,
+    new_installed: Vec<String>,
     /// Whether there were too many files to look at all of them.
     is_cut: bool,
     /// Whether there are by now.
@@ -570,6 +573,7 @@ impl WatchedGoalposts {
         self.at_start = walk.files.iter().map(|path| hash_of_path(path)).collect();
         (self.odd, self.is_cut) = (walk.odd, walk.is_cut);
         (self.ties, self.compiled) = (walk.ties, walk.compiled);
+        self.installed_into = walk.left_out.into_iter().filter(|folder| is_installed(folder)).collect();
     }
 
     /// Takes in what the commands of gates say of what they do.
@@ -677,6 +681,8 @@ impl WatchedGoalposts {
             has_unittest: false,
             sets_path: false,
             has_vendor: root.join("vendor/modules.txt").exists() || !root.join("go.mod").exists(),
+            installed_into: BTreeSet::new(),
+            new_installed: Vec::new(),
             is_cut: false,
             hides_files: false,
         }
@@ -924,7 +930,40 @@ impl WatchedGoalposts {
             how: Moved::Added,
         }));
         self.hides_files = walk.is_cut && !self.is_cut;
+        let is_new = |folder: &String| is_installed(folder) && !self.installed_into.contains(folder);
+        self.new_installed = walk.left_out.into_iter().filter(is_new).collect();
         moved
+    }
+
+    /// Whether a folder has come into which tools install.
+    pub(crate) fn has_new_packages(&self) -> bool {
+        !self.new_installed.is_empty()
+    }
+
+    /// Which of the files that the agent has committed belong to packages that its work may use: new ones, which neither run tests
+    /// nor take the place of what a check imports.
+    pub(crate) fn packages_of_work(&self, committed: Vec<String>) -> Vec<String> {
+        let texts =
+            self.contents.iter().filter_map(|(path, bytes)| Some((path, std::str::from_utf8(bytes).ok()?)));
+        let imported: BTreeSet<String> =
+            texts.flat_map(|(path, text)| packages_of_test(path, text)).collect();
+        let is_of_work = |path: &String| {
+            let folder = self.new_installed.iter().find(|folder| is_below(path, folder));
+            let Some((above, inside)) = folder.and_then(|folder| {
+                Some((
+                    folder.strip_suffix("node_modules")?,
+                    path.strip_prefix(folder.as_str())?.trim_start_matches('/'),
+                ))
+            }) else {
+                return false;
+            };
+            let decides = |package: &str| SHADOW_PACKAGES.contains(&package) || imported.contains(package);
+            let mut parts = inside.splitn(3, '/');
+            let (first, second) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+            let is_beside_tests = kind_of(&format!("{above}index.js")).is_some();
+            !is_beside_tests && !decides(first) && !decides(&format!("{first}/{second}"))
+        };
+        committed.into_iter().filter(is_of_work).collect()
     }
 
     /// Why the goalposts cannot be told among the files of the workspace any more.
@@ -1067,7 +1106,9 @@ impl WatchedGoalposts {
     ) -> io::Result<()> {
         let wanted: Vec<&str> = moved
             .iter()
-            .filter(|moved| moved.how != Moved::Added && !moved.path.starts_with('/'))
+            // A shared file may have been there without a part that decides.
+            .filter(|moved| moved.how != Moved::Added || matches!(moved.kind, GoalpostKind::Keys(_)))
+            .filter(|moved| !moved.path.starts_with('/'))
             .map(|moved| moved.path.as_str())
             .collect();
         let missing: Vec<&str> =
@@ -1090,7 +1131,8 @@ impl WatchedGoalposts {
             match (moved.how, moved.kind) {
                 (Moved::Added, GoalpostKind::Keys(shared)) => {
                     let new = fs::read_to_string(&file).unwrap_or_default();
-                    let before = shared.as_before("", &new);
+                    let old = before.map(|bytes| String::from_utf8_lossy(bytes)).unwrap_or_default();
+                    let before = shared.as_before(&old, &new);
                     if before.is_empty() {
                         let _ = fs::remove_file(&file);
                     } else {
@@ -1127,8 +1169,13 @@ impl WatchedGoalposts {
                     }
                     match (kind, std::str::from_utf8(before), fs::read_to_string(&file)) {
                         (GoalpostKind::Keys(shared), Ok(old), Ok(new)) => {
-                            let is_asked_for = |feature: &str| self.is_named_by_tests(feature);
-                            replace(&file, shared.as_before_for(old, &new, &is_asked_for).as_bytes())?;
+                            let above = moved.path.rsplit_once('/').map_or("", |(above, _)| above);
+                            let is_rested_on = |path: &str| {
+                                below(above, path).is_some_and(|path| self.rested_on.contains(&path))
+                            };
+                            let ask_for = |feature: &str| self.is_named_by_tests(feature);
+                            let checks = Checks { ask_for: &ask_for, rest_on: &is_rested_on };
+                            replace(&file, shared.as_before_for(old, &new, &checks).as_bytes())?;
                         }
                         // A new source has to stand in the makefile.
                         (GoalpostKind::Setting, Ok(old), Ok(new)) if is_found_by_itself(&moved.path) => {

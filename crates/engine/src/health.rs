@@ -2,7 +2,7 @@
 
 use std::{io, path::Path, path::PathBuf};
 
-use crate::process::find_program;
+use crate::process::{find_program, proc};
 
 /// How processes are contained here.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,7 +70,7 @@ pub fn served_elsewhere(path: &Path) -> Option<&'static str> {
 
 /// How many processes the system has ended for want of memory since it was started; nothing if it does not say.
 pub(crate) fn ended_for_memory() -> Option<u64> {
-    ended_for_memory_in(&std::fs::read_to_string("/proc/vmstat").ok()?)
+    ended_for_memory_in(&String::from_utf8(proc::read("/proc/vmstat").ok()?).ok()?)
 }
 
 fn ended_for_memory_in(vmstat: &str) -> Option<u64> {

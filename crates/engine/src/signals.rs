@@ -18,6 +18,8 @@ use signal_hook::{
     consts::{SIGHUP, SIGINT, SIGTERM, SIGTSTP, SIGUSR1},
 };
 
+use crate::process::proc;
+
 /// Whether nothing in this process listens to signals.
 static IS_UNHEARD: AtomicBool = AtomicBool::new(true);
 
@@ -112,7 +114,8 @@ impl Signals {
 
 /// The signals that were ignored when we were started, as a mask.
 fn ignored_signals() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let status = proc::read("/proc/self/status").unwrap_or_default();
+    let status = String::from_utf8_lossy(&status);
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
 }

@@ -520,6 +520,47 @@ fn a_module_of_go_that_is_new_counts_where_tests_were() {
 }
 
 #[test]
+fn no_dependency_takes_the_name_by_which_tests_know_the_library() {
+    let package =
+        |name: &str, more: &str| format!("[package]\nname = \"{name}\"\n\n[dependencies]\nx = \"1\"\n{more}");
+    let old = package("my-calc", "");
+    let rival = "my_calc = { package = \"sums\", path = \"vendored\" }\n";
+    for (new, before) in [
+        (package("other", rival), package("other", "")),
+        (
+            package("my-calc", &format!("{rival}\n[lib]\nname = \"other\"\n")),
+            package("my-calc", "\n[lib]\nname = \"other\"\n"),
+        ),
+        (
+            package("other", "\n[target.'cfg(unix)'.dev-dependencies]\nmy-calc = { path = \"vendored\" }\n"),
+            package("other", "\n[target.'cfg(unix)'.dev-dependencies]\n"),
+        ),
+    ] {
+        let (is_equal, found) = compared(SharedFile::CargoToml, &old, &new);
+        assert!(!is_equal, "{new}");
+        assert_eq!(found, before);
+    }
+    let helped = package("my-calc", "sums = { path = \"sums\" }\n");
+    assert_eq!(SharedFile::CargoToml.as_before(&old, &helped), helped, "another name is honest work");
+    assert_eq!(SharedFile::CargoToml.as_before(&helped, &helped), helped);
+}
+
+#[test]
+fn imports_of_a_package_lead_where_checks_rest() {
+    let old = r##"{"imports": {"#agree": "./lib/agree.js", "#calc": "./src/calc.js"}}"##;
+    let new =
+        r##"{"imports": {"#agree": "./lib/loose.js", "#calc": "./src/sums.js", "#new": "./src/new.js"}}"##;
+    let rest_on = |path: &str| path == "lib/agree.js";
+    let checks = Checks { ask_for: &|_| true, rest_on: &rest_on };
+    let before: serde_json::Value =
+        serde_json::from_str(&SharedFile::PackageJson.as_before_for(old, new, &checks)).unwrap();
+    let expected =
+        serde_json::json!({"#agree": "./lib/agree.js", "#calc": "./src/sums.js", "#new": "./src/new.js"});
+    assert_eq!(before["imports"], expected);
+    assert_ne!(SharedFile::PackageJson.deciding_part(old), SharedFile::PackageJson.deciding_part(new));
+}
+
+#[test]
 fn files_in_the_home_folder_are_followed_before_they_are_there() {
     struct AtHome;
     impl Following for AtHome {
@@ -653,11 +694,46 @@ fn the_reports_of_runners_are_read() {
 }
 
 #[test]
+fn the_tests_that_failed_are_read_by_their_names() {
+    for (line, name) in [
+        ("test tests::adds ... FAILED", Some("tests::adds")),
+        ("test tests::adds ... ok", None),
+        ("FAIL [   0.006s] krate tests::adds", Some("krate tests::adds")),
+        ("FAILED tests/test_a.py::test_b[1 - 2] - assert 0 == 4", Some("tests/test_a.py::test_b[1")),
+        ("FAILED tests/test_a.py::test_b", Some("tests/test_a.py::test_b")),
+        ("ERROR tests/test_a.py::test_b - boom", Some("tests/test_a.py::test_b")),
+        ("tests/test_a.py::test_b FAILED   [ 50%]", None),
+        ("FAIL: test_a (tests.T.test_a)", Some("test_a")),
+        ("test_a (tests.T.test_a) ... FAIL", Some("test_a")),
+        ("not ok 2 - adds", Some("adds")),
+        ("not ok 2 - adds # TODO later", None),
+        ("ok 2 - adds", None),
+        ("✖ adds (1.2ms)", Some("adds")),
+        ("✖ failing tests:", None),
+        ("✕ adds (2 ms)", Some("adds")),
+        ("✔ adds (2 ms)", None),
+        ("--- FAIL: TestA (0.00s)", Some("TestA")),
+        ("FAIL\texample.com/a\t0.01s", None),
+        ("ERROR: cannot open the file", None),
+    ] {
+        let mut reader = ReportReader::default();
+        reader.push(format!("{line}\n1 passed in 0.01s\n").as_bytes());
+        let report = reader.finish().unwrap();
+        assert_eq!(
+            report.failed_names.iter().map(String::as_str).collect::<Vec<_>>(),
+            Vec::from_iter(name),
+            "{line}"
+        );
+    }
+}
+
+#[test]
 fn a_report_that_shows_less_says_what_is_missing() {
     let report = |passed, failed, names: &[&str]| TestReport {
         passed,
         failed,
         skipped: 0,
+        failed_names: Default::default(),
         names: names.iter().map(|name| (*name).to_owned()).collect(),
     };
     for (before, now, why) in [

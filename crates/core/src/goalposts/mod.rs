@@ -27,7 +27,7 @@ pub use conventions::{
 pub use follow::{Followed, FollowedFile, Following, follow};
 pub use links::is_link_to_system;
 pub use missed::missed_tests;
-pub use modules::packages_of_test;
+pub use modules::{below, packages_of_test};
 pub use must_fail::{
     MAX_MUST_FAIL, MustFailRun, MustFailSearch, MustFailTest, Place, ends_as_its_tests_do, must_fail_name,
     must_fail_tests, must_fail_tests_of_claim, with_must_fail_tests,
@@ -35,7 +35,7 @@ pub use must_fail::{
 pub use references::rests_on;
 pub use report::{ReportReader, TestReport};
 pub use runner::{Runner, runners};
-pub use shared_files::{SharedFile, makefile_as_before};
+pub use shared_files::{Checks, SharedFile, makefile_as_before};
 
 use crate::{event::UseOfCheckout, receipt::sha256};
 

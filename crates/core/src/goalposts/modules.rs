@@ -210,7 +210,7 @@ pub(super) fn is_helper(module: &str, script: &str) -> bool {
 }
 
 /// A path below `folder`, without `.` and `..`; `None` if it leads out of the workspace.
-pub(super) fn below(folder: &str, path: &str) -> Option<String> {
+pub fn below(folder: &str, path: &str) -> Option<String> {
     let mut parts: Vec<&str> = folder.split('/').filter(|part| !part.is_empty()).collect();
     for part in path.split('/') {
         match part {

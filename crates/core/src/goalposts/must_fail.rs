@@ -37,6 +37,9 @@ pub struct MustFailRun {
     pub put: Vec<MustFailTest>,
     /// Those of them that the gate, which was red, said have failed.
     pub noticed: Vec<MustFailTest>,
+    /// The names of other tests that failed beside them.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub others: BTreeSet<String>,
 }
 
 /// Where a test program without test functions fails.
@@ -140,10 +143,25 @@ impl MustFailSearch {
         }
     }
 
-    pub fn finish(mut self) -> MustFailRun {
+    /// What became of them; `report` is what the runner said of all tests.
+    pub fn finish(mut self, report: Option<&TestReport>) -> MustFailRun {
         self.end_line();
         let noticed = self.found.iter().map(|index| self.names[*index].1.clone()).collect();
-        MustFailRun { put: self.names.into_iter().map(|(_, test)| test).collect(), noticed }
+        let failed = report.into_iter().flat_map(|report| &report.failed_names);
+        let others = failed.filter(|name| !self.is_of_one(name)).cloned().collect();
+        MustFailRun { put: self.names.into_iter().map(|(_, test)| test).collect(), noticed, others }
+    }
+
+    /// Whether what a runner says has failed is a must-fail test, or a file that holds one.
+    fn is_of_one(&self, failed: &str) -> bool {
+        let own = failed.split(['[', '(']).next().unwrap_or(failed).trim_end();
+        let own = own.rsplit([':', '/', '.', ' ', '>']).next().unwrap_or(own);
+        self.names.iter().any(|(name, test)| {
+            let file = test.path.rsplit('/').next().unwrap_or(&test.path);
+            failed.contains(name.as_str())
+                || failed.ends_with(file)
+                || test.by.strip_prefix(BODY_OF).is_some_and(|body| body == own)
+        })
     }
 }
 
@@ -163,6 +181,22 @@ impl MustFailRun {
     /// The tests that ran unnoticed, or did not run.
     pub fn missed(&self) -> Vec<MustFailTest> {
         self.put.iter().filter(|test| !self.noticed.contains(test)).cloned().collect()
+    }
+
+    /// The must-fail tests of the next try: those that were added to the tests, if other tests failed beside them, else those that
+    /// were not noticed.
+    pub fn next(&self) -> Vec<MustFailTest> {
+        let added = || self.put.iter().filter(|test| !test.is_existing()).cloned();
+        if self.others.is_empty() || added().next().is_none() { self.missed() } else { added().collect() }
+    }
+
+    /// Tests that failed beside must-fail tests in both runs, although nothing but such tests was added in this one.
+    pub fn disturbed_since<'a>(&'a self, earlier: &'a Self) -> Vec<&'a String> {
+        if self.put.is_empty() || self.put.iter().any(MustFailTest::is_existing) || !self.missed().is_empty()
+        {
+            return Vec::new();
+        }
+        self.others.intersection(&earlier.others).collect()
     }
 
     /// Whether the runner's report shows that nothing but the must-fail tests failed, and that as many passed as in `plain`, the

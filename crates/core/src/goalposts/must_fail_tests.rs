@@ -223,15 +223,52 @@ fn only_a_line_that_tells_of_a_failure_counts() {
         search.push(b"something before\n");
         search.push(one);
         search.push(two);
-        let run = search.finish();
+        let run = search.finish(None);
         assert_eq!(run.missed().is_empty(), is_noticed, "{line}");
+    }
+}
+
+#[test]
+fn other_tests_that_failed_are_told_from_must_fail_tests() {
+    let test = |by: &str| MustFailTest { path: "tests/test_a.py".to_owned(), by: by.to_owned() };
+    let failed = [
+        "tests/test_a.py::test_qxname",
+        "tests/test_a.py::test_made[1]",
+        "tests/test_a.py::test_adds[2-2]",
+        "test_made (tests.test_a)",
+        "tests::adds",
+        "/tmp/x/tests/test_a.py",
+    ];
+    let failed_names = failed.iter().map(|name| (*name).to_owned()).collect();
+    let report = TestReport { failed: 6, failed_names, ..TestReport::default() };
+    let names = vec![("qxname".to_owned(), test("assert")), ("qyname".to_owned(), test("body of test_made"))];
+    let run = MustFailSearch::new(names).finish(Some(&report));
+    assert_eq!(run.others.iter().collect::<Vec<_>>(), ["tests/test_a.py::test_adds[2-2]", "tests::adds"]);
+    assert_eq!(run.next(), [test("assert")], "alone, one that was there cannot disturb the others");
+    let of = |put: &[&str], others: &[&str]| MustFailRun {
+        put: put.iter().map(|by| test(by)).collect(),
+        noticed: put.iter().map(|by| test(by)).collect(),
+        others: others.iter().map(|name| (*name).to_owned()).collect(),
+    };
+    for (now, disturbed) in [
+        (of(&["assert"], &["tests::adds", "x"]), &["tests::adds"][..]),
+        (of(&["assert", "body of test_made"], &["tests::adds"]), &[]),
+        (of(&["assert"], &["x"]), &[]),
+        (of(&[], &["tests::adds"]), &[]),
+        (MustFailRun { noticed: vec![], ..of(&["assert"], &["tests::adds"]) }, &[]),
+    ] {
+        assert_eq!(now.disturbed_since(&run), disturbed, "{now:?}");
     }
 }
 
 #[test]
 fn the_report_shows_that_the_others_passed() {
     let test = |by: &str| MustFailTest { path: "a".to_owned(), by: by.to_owned() };
-    let run = MustFailRun { put: vec![test("assert"), test("body of test_a")], noticed: Vec::new() };
+    let run = MustFailRun {
+        put: vec![test("assert"), test("body of test_a")],
+        noticed: Vec::new(),
+        others: BTreeSet::new(),
+    };
     let report = |passed, failed| Some(TestReport { passed, failed, ..TestReport::default() });
     for (with, plain, is_shown) in [
         // The test that was made to fail passes no more.

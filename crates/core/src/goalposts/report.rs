@@ -23,6 +23,9 @@ pub struct TestReport {
     /// The tests that ran, where the runner names them; empty if there are too many.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub names: BTreeSet<String>,
+    /// Those of them that failed, where the runner names them.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub failed_names: BTreeSet<String>,
 }
 
 impl TestReport {
@@ -59,6 +62,7 @@ pub struct ReportReader {
     line: Vec<u8>,
     counts: Counts,
     names: BTreeSet<String>,
+    failed_names: BTreeSet<String>,
     has_too_many_names: bool,
     is_summary_seen: bool,
     /// Whether go tells of every test; otherwise it names only those that fail.
@@ -103,7 +107,7 @@ impl ReportReader {
         };
         let Counts { passed, failed, skipped } = counts;
         let names = if self.has_too_many_names { BTreeSet::new() } else { self.names };
-        Some(TestReport { passed, failed, skipped, names })
+        Some(TestReport { passed, failed, skipped, names, failed_names: self.failed_names })
     }
 
     fn end_line(&mut self) {
@@ -125,6 +129,9 @@ impl ReportReader {
             } else {
                 self.has_too_many_names = true;
             }
+        }
+        if let Some(name) = name_of_failed(line).filter(|_| self.failed_names.len() < MAX_NAMES) {
+            self.failed_names.insert(name.to_owned());
         }
         let Some(summary) = summary(line) else { return };
         self.is_summary_seen = true;
@@ -319,6 +326,37 @@ fn after(text: &str, mark: &str) -> Option<u32> {
     let rest = text[text.find(mark)? + mark.len()..].trim_start();
     let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
     digits.parse().ok()
+}
+
+/// The test that a line says has failed.
+fn name_of_failed(line: &str) -> Option<&str> {
+    // pytest: `FAILED tests/test_a.py::test_b - assert 0 == 4`
+    if let Some(rest) = line.strip_prefix("FAILED ").or_else(|| line.strip_prefix("ERROR "))
+        && rest.contains("::")
+    {
+        return rest.split(" - ").next().map(str::trim);
+    }
+    // unittest: `FAIL: test_a (tests.T.test_a)`
+    if let Some(rest) = line.strip_prefix("FAIL: ").or_else(|| line.strip_prefix("ERROR: ")) {
+        return rest.split_once(" (").map(|(name, _)| name);
+    }
+    // node --test where it is not on a terminal: `not ok 2 - adds`
+    if let Some(rest) = line.strip_prefix("not ok ")
+        && let Some((number, name)) = rest.split_once(" - ")
+        && number.parse::<u32>().is_ok()
+    {
+        return (!name.contains("# TODO") && !name.contains("# SKIP")).then_some(name);
+    }
+    if line.starts_with("✖ failing tests") {
+        return None;
+    }
+    let has_failed = line.ends_with("FAILED")
+        || line.starts_with("FAIL [")
+        || line.starts_with("--- FAIL: ")
+        || line.starts_with(['✕', '✖'])
+        || line.ends_with(" ... FAIL")
+        || line.ends_with(" ... ERROR");
+    name_of_test(line).filter(|_| has_failed)
 }
 
 /// The test that a line says has run.

@@ -27,6 +27,14 @@ pub enum SharedFile {
     PythonSource,
 }
 
+/// What the checks of the start need of a shared file.
+pub struct Checks<'a> {
+    /// Whether a test asks for the feature of this name.
+    pub ask_for: &'a dyn Fn(&str) -> bool,
+    /// Whether the file at this path, from the folder of the shared file, decides with the checks.
+    pub rest_on: &'a dyn Fn(&str) -> bool,
+}
+
 /// The keys of `package.json` that decide as a whole.
 const PACKAGE_KEYS: &[&str] = &[
     "jest",
@@ -157,14 +165,14 @@ impl SharedFile {
     /// `new` with the deciding part of `old`: the file as it would be if the agent had left the goalposts alone. Where one of
     /// them cannot be read as what it is, that is `old`, as a whole.
     pub fn as_before(self, old: &str, new: &str) -> String {
-        self.as_before_for(old, new, &|_| true)
+        self.as_before_for(old, new, &Checks { ask_for: &|_| true, rest_on: &|_| false })
     }
 
-    /// The same where `is_asked_for` says whether a test asks for the feature of this name.
-    pub fn as_before_for(self, old: &str, new: &str, is_asked_for: &dyn Fn(&str) -> bool) -> String {
+    /// The same where `checks` tell what they need.
+    pub fn as_before_for(self, old: &str, new: &str, checks: &Checks<'_>) -> String {
         let merged = match self {
-            Self::PackageJson => package_as_before(old, new),
-            Self::CargoToml => toml_as_before(old, new, CARGO_KEYS, Some(is_asked_for)),
+            Self::PackageJson => package_as_before(old, new, checks.rest_on),
+            Self::CargoToml => toml_as_before(old, new, CARGO_KEYS, Some(checks.ask_for)),
             Self::PyprojectToml => toml_as_before(old, new, PYPROJECT_TABLES, None),
             Self::SetupCfg => {
                 let kept = sections(new).into_iter().filter(|section| !section.decides);
@@ -318,27 +326,25 @@ fn is_hook(name: &str) -> bool {
 }
 
 fn deciding_keys_of_package(package: &Map<String, Value>) -> Map<String, Value> {
+    // Which of the imports lead to a part of the checks is asked once they differ.
     let mut keys: Map<String, Value> = package
         .iter()
-        .filter(|(key, _)| PACKAGE_KEYS.contains(&key.as_str()) || *key == "scripts")
+        .filter(|(key, _)| PACKAGE_KEYS.contains(&key.as_str()) || matches!(&key[..], "scripts" | "imports"))
         .map(|(key, value)| (key.clone(), value.clone()))
         .collect();
-    let imports = imports_of_tests(package);
-    if !imports.is_empty() {
-        keys.insert("imports".to_owned(), Value::Object(imports));
-    }
     keys.retain(|_, value| *value != Value::Object(Map::new()));
     keys
 }
 
 /// The names in `imports` that lead to what belongs to tests.
-fn imports_of_tests(package: &Map<String, Value>) -> Map<String, Value> {
+fn imports_of_tests(package: &Map<String, Value>, is_rested_on: &dyn Fn(&str) -> bool) -> Map<String, Value> {
     let imports = package.get("imports").and_then(Value::as_object);
     let is_of_tests = |target: &Value| {
         let target = target.as_str().or_else(|| target.get("default").and_then(Value::as_str));
         target.is_some_and(|path| {
-            let kind = kind_of(path.trim_start_matches("./"));
-            matches!(kind, Some(GoalpostKind::Test | GoalpostKind::Setting))
+            let path = path.trim_start_matches("./");
+            let kind = kind_of(path);
+            matches!(kind, Some(GoalpostKind::Test | GoalpostKind::Setting)) || is_rested_on(path)
         })
     };
     let all = imports.into_iter().flatten().filter(|(_, target)| is_of_tests(target));
@@ -346,7 +352,7 @@ fn imports_of_tests(package: &Map<String, Value>) -> Map<String, Value> {
 }
 
 /// Scripts that were there are as they were; a new one stays, unless npm would run it beside another.
-fn package_as_before(old: &str, new: &str) -> Option<String> {
+fn package_as_before(old: &str, new: &str, is_rested_on: &dyn Fn(&str) -> bool) -> Option<String> {
     let Ok(Value::Object(old)) = serde_json::from_str::<Value>(old) else { return None };
     let Ok(Value::Object(mut new)) = serde_json::from_str::<Value>(new) else { return None };
     for key in PACKAGE_KEYS {
@@ -355,7 +361,7 @@ fn package_as_before(old: &str, new: &str) -> Option<String> {
             None => new.remove(*key),
         };
     }
-    let imports = imports_of_tests(&old);
+    let imports = imports_of_tests(&old, is_rested_on);
     if !imports.is_empty() {
         let now = new.entry("imports").or_insert_with(|| Value::Object(Map::new()));
         if let Some(now) = now.as_object_mut() {
@@ -430,6 +436,19 @@ fn cargo_extra(document: &DocumentMut) -> String {
     for (name, source) in dev_sources(document) {
         part.push_str(&format!("dev-dependencies.{name} = {source}\n"));
     }
+    if let Some(name) = at(document, &["lib", "name"]) {
+        part.push_str(&format!("lib.name = {}\n", canonical(name)));
+    }
+    // They may take the name of the library.
+    for (above, name) in dependencies(document) {
+        let mut path: Vec<&str> = above.iter().map(String::as_str).collect();
+        path.push(&name);
+        if let Some(dependency) =
+            at(document, &path).filter(|item| item.get("path").or(item.get("package")).is_some())
+        {
+            part.push_str(&format!("{} = {}\n", path.join("."), canonical(dependency)));
+        }
+    }
     for kind in ["bin", "example"] {
         for table in document.get(kind).and_then(Item::as_array_of_tables).into_iter().flatten() {
             let name = table.get("name").map(canonical).unwrap_or_default();
@@ -499,6 +518,19 @@ fn cargo_lists_as_before(old: &DocumentMut, new: &mut DocumentMut, is_asked_for:
         }
     }
     default_features_as_before(old, new, is_asked_for);
+    // The name by which tests know the library is not that of a dependency now.
+    if let Some(library) = library(old) {
+        let before = dependencies(old);
+        let is_rival =
+            |entry: &(Vec<String>, String)| entry.1.replace('-', "_") == library && !before.contains(entry);
+        for (above, dependency) in dependencies(new).into_iter().filter(is_rival) {
+            let mut table: Option<&mut dyn toml_edit::TableLike> = Some(new.as_table_mut());
+            for key in &above {
+                table = table.and_then(|table| table.get_mut(key)).and_then(Item::as_table_like_mut);
+            }
+            table.and_then(|table| table.remove(&dependency));
+        }
+    }
     let now = dev_sources(new);
     for (name, _) in dev_sources(old).into_iter().filter(|entry| !now.contains(entry)) {
         let before = at(old, &["dev-dependencies", &name]).cloned();
@@ -550,6 +582,32 @@ fn default_features_as_before(old: &DocumentMut, new: &mut DocumentMut, is_asked
     if let Some(features) = new.get_mut("features").and_then(Item::as_table_like_mut) {
         features.insert("default", toml_edit::value(list));
     }
+}
+
+/// The name by which tests know the library of a package.
+fn library(document: &DocumentMut) -> Option<String> {
+    let name = at(document, &["lib", "name"]).or_else(|| at(document, &["package", "name"]))?;
+    Some(name.as_str()?.replace('-', "_"))
+}
+
+/// The dependencies of code and tests by the names that these know them by, each with the tables it stands in.
+fn dependencies(document: &DocumentMut) -> Vec<(Vec<String>, String)> {
+    const KINDS: &[&str] = &["dependencies", "dev-dependencies"];
+    let mut tables: Vec<Vec<String>> = KINDS.iter().map(|kind| vec![(*kind).to_owned()]).collect();
+    let targets = document.get("target").and_then(Item::as_table_like);
+    for (target, _) in targets.into_iter().flat_map(|table| table.iter()) {
+        tables.extend(
+            KINDS.iter().map(|kind| vec!["target".to_owned(), target.to_owned(), (*kind).to_owned()]),
+        );
+    }
+    let mut found = Vec::new();
+    for above in tables {
+        let path: Vec<&str> = above.iter().map(String::as_str).collect();
+        let table = at(document, &path).and_then(Item::as_table_like);
+        let names = table.into_iter().flat_map(|table| table.iter()).map(|(name, _)| name.to_owned());
+        found.extend(names.map(|name| (above.clone(), name)));
+    }
+    found
 }
 
 /// Where the dev-dependencies come from that do not come from the registry: what tests compare with may lie there.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::signal::Signal;
 use crate::{
     event::{Examination, GateResult},
-    goalposts::{Moved, MovedGoalpost, MustFailTest},
+    goalposts::{Moved, MovedGoalpost, MustFailRun, MustFailTest},
     item::ItemKey,
     policy::{GateFrom, GateSpec, Policy, TestsMode},
 };
@@ -249,15 +249,19 @@ pub fn judge_gate(gate: &GateSpec, result: &mut GateResult) {
 }
 
 /// Judges a check that ran with tests that have to fail: it holds if it is red and says that each of them failed. One that is red
-/// and says so of some only gets another try with the others; if it does not name them in the last one, that shows nothing.
-pub fn judge_must_fail(result: &mut GateResult, is_last_try: bool) {
+/// and says so of some only gets another try with the others; if it does not name them in the last one, that shows nothing. One
+/// whose other tests fail beside them is tried again, too: `earlier` is the run of its first try. If they fail each time, they pass
+/// only while the code under test finds itself alone with them.
+pub fn judge_must_fail(result: &mut GateResult, earlier: Option<&MustFailRun>, is_last_try: bool) {
     let Some(run) = result.must_fail_tests.as_mut().filter(|run| !run.put.is_empty()) else { return };
     if result.passed {
         // A runner may print that a test failed and be ended with 0 all the same.
         run.noticed.clear();
         result.passed = false;
         result.failure = Some(format!("passes although {} has to fail", a_test_in(&run.missed())));
-    } else if run.missed().is_empty() || is_last_try {
+    } else if let Some(name) = earlier.and_then(|earlier| run.disturbed_since(earlier).into_iter().next()) {
+        result.failure = Some(format!("its test `{name}` fails beside a test that has to fail"));
+    } else if run.next().is_empty() || is_last_try {
         result.passed = true;
         result.failure = None;
         result.output_tail.clear();
@@ -270,6 +274,15 @@ pub fn narrowed_by_must_fail(gate: &str, missed: &[MustFailTest]) -> Refusal {
         "gate `{gate}` passes although {} has to fail: the code under test ends the test run, or replaces its assertions \
          or its report; take that out and do the work, or say <blocked>why</blocked> if that cannot be done",
         a_test_in(missed)
+    );
+    (RefusalReason::Narrowed, detail)
+}
+
+/// The refusal of a claim whose gate passes, and whose test `name` fails as soon as a must-fail test stands beside it.
+pub fn narrowed_by_disturbed(gate: &str, name: &str) -> Refusal {
+    let detail = format!(
+        "gate `{gate}` passes, and its test `{name}` fails each time a test that has to fail is added: the code under test \
+         steers the tests that it knows; take that out and do the work, or say <blocked>why</blocked> if that cannot be done"
     );
     (RefusalReason::Narrowed, detail)
 }

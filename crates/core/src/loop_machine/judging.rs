@@ -246,7 +246,10 @@ impl Decision {
     ) -> bool {
         judge_gate(gate, &mut result);
         if look.must_fail {
-            judge_must_fail(&mut result, attempt > self.retries(gate, look));
+            let mut tries = self.judging().tries.iter();
+            let earlier = tries.find(|tried| tried.name == gate.name && tried.look == look);
+            let earlier = earlier.and_then(|tried| tried.result.must_fail_tests.as_deref());
+            judge_must_fail(&mut result, earlier, attempt > self.retries(gate, look));
         }
         if !result.passed {
             result.signature = failure_signature(&gate.name, result.exit_code, result.output_tail.as_bytes());

@@ -5,10 +5,13 @@ use super::{decide::Decision, phase::GateTry, state::LoopState};
 use crate::{
     duration::Millis,
     event::{GateResult, GateRole, Look, LoopEvent, Reason, TriedGate, UseOfCheckout},
-    goalposts::{MovedGoalpost, MustFailRun, must_pass_as_before},
+    goalposts::{MovedGoalpost, must_pass_as_before},
     item::claimed_items,
     judge::{
-        claim::{RefusalReason, narrowed_by, narrowed_by_must_fail, narrowed_tests, refused_by_gate},
+        claim::{
+            RefusalReason, narrowed_by, narrowed_by_disturbed, narrowed_by_must_fail, narrowed_tests,
+            refused_by_gate,
+        },
         glob::Globs,
         unknown_target::unknown_target,
     },
@@ -265,11 +268,15 @@ impl Decision {
         let is_clean_at_first = first_look(self.policy()) == Look::CLEAN;
         let works =
             works == UseOfCheckout::Works || is_clean_at_first || self.judging().has_passed(Look::CLEAN);
-        let missed = self.judging().red_in(look).find(|red| red.index == index).and_then(|red| {
-            red.result.must_fail_tests.as_deref().map(MustFailRun::missed).filter(|missed| !missed.is_empty())
-        });
-        if let Some(missed) = missed {
-            return self.refuse(narrowed_by_must_fail(&gate.name, &missed));
+        let run = self.judging().red_in(look).find(|red| red.index == index);
+        if let Some(run) = run.and_then(|red| red.result.must_fail_tests.as_deref()) {
+            let refusal = match (run.missed(), run.others.first()) {
+                (missed, _) if !missed.is_empty() => Some(narrowed_by_must_fail(&gate.name, &missed)),
+                (_, other) => other.map(|name| narrowed_by_disturbed(&gate.name, name)),
+            };
+            if let Some(refusal) = refusal {
+                return self.refuse(refusal);
+            }
         }
         match (look, works) {
             (Look::AS_BEFORE, true) => {

@@ -114,7 +114,7 @@ pub(crate) fn folders_of_checkout(dir: &Path) -> Option<(PathBuf, PathBuf)> {
 }
 
 /// Whether a configuration says nothing that decides what kind of repository it is, beyond what `git init` writes.
-fn has_plain_format(config: &str) -> bool {
+pub(crate) fn has_plain_format(config: &str) -> bool {
     config.lines().all(|line| {
         let line = line.trim().to_ascii_lowercase();
         let value = || line.split_once('=').map(|(_, value)| value.trim());

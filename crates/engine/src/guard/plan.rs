@@ -27,7 +27,7 @@ use super::{GuardSpec, HeldNames, OwnRefs};
 use crate::{
     home::{Home, make_dir},
     inside::child,
-    process::find_program,
+    process::{find_program, proc},
 };
 
 /// What of the machine a loop works with: its workspace, its folders, its refs.
@@ -505,7 +505,7 @@ fn folders_of_tmux() -> Vec<PathBuf> {
 /// Sockets of servers that start processes for those who ask them, wherever they lie: by their names, and the session's bus by its
 /// address.
 fn servers() -> BTreeSet<PathBuf> {
-    let text = fs::read("/proc/net/unix").unwrap_or_default();
+    let text = proc::read("/proc/net/unix").unwrap_or_default();
     let paths = text.split(|byte| *byte == b'\n').filter_map(|line| {
         let at = memchr::memchr(b'/', line)?;
         // What has an `@` before it is the name of no file.
@@ -831,7 +831,7 @@ struct Facts {
 
 impl Facts {
     fn look() -> Self {
-        let text = fs::read("/proc/self/mountinfo").unwrap_or_default();
+        let text = proc::read("/proc/self/mountinfo").unwrap_or_default();
         let lines = text.split(|byte| *byte == b'\n');
         let path = |bytes: &[u8]| PathBuf::from(OsString::from_vec(unescaped(bytes)));
         let mounts = lines.filter_map(|line| {

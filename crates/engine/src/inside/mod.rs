@@ -26,7 +26,7 @@ use rustix::{
 
 use crate::{
     home::Home,
-    process::{identity::Identity, keeper, leftovers},
+    process::{identity::Identity, keeper, leftovers, proc},
     store::{LockError, Store, StoreError, TaskLock},
 };
 
@@ -172,7 +172,7 @@ fn name_and_parent(pid: u32) -> Option<(Vec<u8>, u32)> {
     if pid <= 1 {
         return None;
     }
-    let text = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    let text = proc::read(format!("/proc/{pid}/stat")).ok()?;
     let (open, close) = (memchr::memchr(b'(', &text)?, memchr::memrchr(b')', &text)?);
     let name = text.get(open + 1..close)?.to_vec();
     let parent = text.get(close + 2..)?.split(|b| *b == b' ').nth(1)?;
@@ -199,7 +199,7 @@ impl KeptJournal {
 
 /// The loop of a keeper and the journal that loop is in, from the keeper's arguments.
 fn kept_loop(pid: u32) -> Option<(LoopId, KeptJournal)> {
-    let line = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+    let line = proc::read(format!("/proc/{pid}/cmdline")).ok()?;
     let mut words = line.split(|b| *b == 0).skip(1);
     if words.next() != Some(keeper::KEEPER.as_bytes()) {
         return None;

@@ -20,6 +20,7 @@
 //! Snapshots are commits under `refs/dacapo/`: they show in `git log --all` and go with `git push --mirror`.
 
 mod apply_rules;
+mod clone;
 mod commit;
 mod guard;
 mod history;
@@ -501,7 +502,17 @@ impl Workspace {
         self.git("check out a snapshot")?.checkout(id, into)
     }
 
-    /// As [`Self::checkout`], by a thread beside the caller.
+    /// As [`Self::checkout`], with a repository of its own around the files where there can be one.
+    pub(crate) fn checkout_for_gates(&self, id: &str, into: &Path) -> Result<(), WorkspaceError> {
+        self.git("check out a snapshot")?.checkout_for_gates(id, into)
+    }
+
+    /// Tells the repository of a checkout for gates which files have come or gone beside what was laid out.
+    pub(crate) fn note_in_checkout(&self, folder: &Path, paths: &[String]) -> Result<(), WorkspaceError> {
+        self.git("tell a checkout of its files")?.note_in_checkout(folder, paths)
+    }
+
+    /// As [`Self::checkout_for_gates`], by a thread beside the caller.
     pub(crate) fn begin_checkout(&self, id: &str, into: &Path) -> Result<CheckoutBeside, WorkspaceError> {
         self.git("check out a snapshot")?.begin_checkout(id, into)
     }

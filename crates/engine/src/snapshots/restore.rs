@@ -9,7 +9,7 @@ use std::{
 
 use rustix::pipe::{PipeFlags, pipe_with};
 
-use super::{Snapshot, shadow::Shadow};
+use super::{Snapshot, clone, shadow::Shadow};
 use crate::{
     git::{GitCall, WorkspaceError},
     scratch::Scratch,
@@ -25,12 +25,47 @@ impl Shadow {
         })
     }
 
-    /// As [`Self::checkout`], by a thread.
+    /// As [`Self::checkout`], with a repository of its own around the files where there can be one.
+    pub(crate) fn checkout_for_gates(&self, id: &str, into: &Path) -> Result<(), WorkspaceError> {
+        let (_index, call) = self.checkout_call(id, into)?;
+        call.ok()?;
+        Ok(())
+    }
+
+    /// As [`Self::checkout_for_gates`], by a thread.
     pub(crate) fn begin_checkout(&self, id: &str, into: &Path) -> Result<CheckoutBeside, WorkspaceError> {
+        let (index, call) = self.checkout_call(id, into)?;
+        CheckoutBeside::begin(index, call.into_owned()).map_err(WorkspaceError::io("begin to fill", into))
+    }
+
+    /// What fills a checkout for gates, and a folder that has to live as long.
+    fn checkout_call(&self, id: &str, into: &Path) -> Result<(Scratch, GitCall<'_>), WorkspaceError> {
         fresh(into)?;
-        let (index, call) = self.index_for(into)?;
-        let call = self.whole_checkout(call()?, id)?.into_owned();
-        CheckoutBeside::begin(index, call).map_err(WorkspaceError::io("begin to fill", into))
+        let (scratch, call) = self.index_for(into)?;
+        let index =
+            clone::make(&self.checkout, into).map_err(WorkspaceError::io("make a repository in", into))?;
+        let call = self.whole_checkout(call()?, id)?;
+        Ok((
+            scratch,
+            match index {
+                Some(index) => call.env("GIT_INDEX_FILE", index),
+                None => call,
+            },
+        ))
+    }
+
+    /// Tells the repository of a checkout for gates which files have come or gone beside what was laid out. Those that git does not
+    /// take, behind a link for example, stay as they are listed.
+    pub(crate) fn note_in_checkout(&self, folder: &Path, paths: &[String]) -> Result<(), WorkspaceError> {
+        let own = folder.join(".git");
+        let inside: Vec<&String> = paths.iter().filter(|path| !path.starts_with('/')).collect();
+        if inside.is_empty() || !own.join("index").exists() {
+            return Ok(());
+        }
+        let input: Vec<u8> = inside.iter().flat_map(|path| [path.as_bytes(), b"\0"].concat()).collect();
+        let update = ["update-index", "--add", "--remove", "-z", "--stdin"];
+        self.checkout.git.call(folder).at(&own, folder).args(update).input(input).run()?;
+        Ok(())
     }
 
     /// Index and files at once, since the folder is empty.

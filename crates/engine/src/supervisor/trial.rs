@@ -439,7 +439,7 @@ impl Supervisor<'_> {
         is_red: bool,
     ) -> Result<(), SuperviseError> {
         let MustFailTrial { tried, search, mut waiting, noticed, runs } = must_fail;
-        let found = search.finish().noticed;
+        let found = search.finish(None).noticed;
         if !is_red || found.is_empty() {
             return self.try_must_fail(index, spec, tried, Vec::new(), (noticed, runs));
         }

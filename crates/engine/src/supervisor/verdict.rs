@@ -11,7 +11,7 @@ use std::{
 use dacapo_core::{
     duration::Millis,
     event::{Examination, ForbiddenChange, GatePlace, GateRole, Look, LoopStarted, ProtectedFile},
-    goalposts::{MovedGoalpost, MustFailRun, MustFailSearch, Place},
+    goalposts::{Moved, MovedGoalpost, MustFailRun, MustFailSearch, Place},
     ids::LoopId,
     judge::{
         evidence::{needs_words, verify_claim},
@@ -381,14 +381,22 @@ impl Supervisor<'_> {
                 let scratch = checkouts::begin(above, &checkout_name(&self.id)).map_err(at)?;
                 let folder = scratch.path().join("files");
                 lay_out(workspace, &started, snapshot, &folder)?;
+                // Files that come or go beside what git has laid out.
+                let mut listed: Vec<String> = Vec::new();
                 for path in self.hidden.iter().filter(|path| !leads_elsewhere(&folder, Path::new(path))) {
                     let _ = fs::remove_file(folder.join(path));
+                    listed.push(path.clone());
                 }
                 if let Some(extras) = &self.extras {
                     extras.lay_out(workspace.root(), &folder).map_err(at)?;
                 }
                 if let Some(goalposts) = &self.goalposts {
                     goalposts.as_elsewhere(&folder);
+                    if goalposts.has_new_packages() {
+                        let committed = workspace.committed_and_ignored(snapshot)?;
+                        let packages = goalposts.packages_of_work(committed);
+                        copy_files(workspace.root(), &folder, &packages).map_err(at)?;
+                    }
                 }
                 if let Some(goalposts) = &self.goalposts
                     && look.tests_as_before
@@ -400,7 +408,10 @@ impl Supervisor<'_> {
                         workspace.files_at(&base, &paths).map_err(std::io::Error::other)
                     };
                     goalposts.put_back(&folder, &moved, read).map_err(at)?;
+                    let come_or_gone = moved.iter().filter(|moved| moved.how != Moved::Changed);
+                    listed.extend(come_or_gone.map(|moved| moved.path.clone()));
                 }
+                workspace.note_in_checkout(&folder, &listed)?;
                 let snapshot = snapshot.to_owned();
                 let must_fail = MustFailFiles::default();
                 let stamps = HashMap::new();
@@ -432,7 +443,7 @@ impl Supervisor<'_> {
             .filter_map(|tried| tried.result.must_fail_tests.as_deref())
             .collect();
         let tests = match runs.last() {
-            Some(run) => run.missed(),
+            Some(run) => run.next(),
             None => {
                 let trial = state.trials.get(&gate.name);
                 tests_of_claim(trial.map(|trial| &trial.notices[..]).unwrap_or_default())?
@@ -477,6 +488,7 @@ impl Supervisor<'_> {
             return Vec::new();
         };
         let mut files = workspace.committed_and_ignored(&checkout.snapshot).unwrap_or_default();
+        files.retain(|path| checkout.folder().join(path).symlink_metadata().is_err());
         files.truncate(5);
         files
     }
@@ -556,13 +568,25 @@ pub(crate) fn lay_out(
     snapshot: &str,
     folder: &Path,
 ) -> Result<(), WorkspaceError> {
-    workspace.checkout(snapshot, folder)?;
+    workspace.checkout_for_gates(snapshot, folder)?;
     match &started.base {
         Some(base) if started.policy.gates.from == GateFrom::Base => {
             as_at_start(workspace, &base.snapshot, snapshot, started, folder)
         }
         _ => Ok(()),
     }
+}
+
+/// Copies files, by their paths from the top, as they are in the workspace.
+fn copy_files(root: &Path, folder: &Path, paths: &[String]) -> std::io::Result<()> {
+    for path in paths.iter().filter(|path| !leads_elsewhere(folder, Path::new(path))) {
+        let (from, to) = (root.join(path), folder.join(path));
+        if from.symlink_metadata().is_ok_and(|data| data.is_file()) {
+            fs::create_dir_all(to.parent().unwrap_or(folder))?;
+            fs::copy(from, to)?;
+        }
+    }
+    Ok(())
 }
 
 /// A gate's command with what prepares a fresh checkout before it.

@@ -825,7 +825,8 @@ impl Supervisor<'_> {
                     result.laid_out_ms = std::mem::take(&mut checkout.laid_out_in);
                 }
                 result.tests = report.finish().filter(|_| asked.is_none() && self.goalposts.is_some());
-                result.must_fail_tests = must_fail.map(|search| Box::new(search.finish()));
+                result.must_fail_tests =
+                    must_fail.map(|search| Box::new(search.finish(result.tests.as_ref())));
                 result.missing_program = self.missing_program(&spec, result.exit_code);
                 result.disturbed = self.rewritten_goalposts(&spec, result.exit_code);
                 result.lacks = self.ignored_in_checkout(result.exit_code);

@@ -305,12 +305,57 @@ fn claimed_where_noticed(policy: Policy, moved: Vec<MovedGoalpost>) -> Sim {
 /// What a gate comes to that ran with must-fail tests in these files, and said that those in `noticed` failed.
 fn with_must_fail(exit_code: i32, put: &[&str], noticed: &[&str], tests: Option<TestReport>) -> GateResult {
     let of = |paths: &[&str]| paths.iter().map(|path| must_fail_test(path)).collect();
-    let run = MustFailRun { put: of(put), noticed: of(noticed) };
+    let run = MustFailRun { put: of(put), noticed: of(noticed), ..MustFailRun::default() };
     GateResult { must_fail_tests: Some(Box::new(run)), tests, ..gate_result(exit_code) }
+}
+
+/// As [`with_must_fail`], where the tests of these names failed, too.
+fn with_others(put: &[&str], others: &[&str]) -> GateResult {
+    let mut result = with_must_fail(1, put, put, None);
+    let run = result.must_fail_tests.as_mut().unwrap();
+    run.others = others.iter().map(|name| (*name).to_owned()).collect();
+    result
 }
 
 const MUST_FAIL: Look = Look { must_fail: true, ..Look::CLEAN };
 const MUST_FAIL_AS_BEFORE: Look = Look { must_fail: true, ..Look::AS_BEFORE };
+
+#[test]
+fn tests_that_fail_whenever_a_must_fail_test_is_there_refuse_the_claim() {
+    let all = &["a.py", "b.py"][..];
+    let both = vec![Look::WORKSPACE, Look::CLEAN, MUST_FAIL, MUST_FAIL];
+    let again = [both.clone(), vec![Look::AGAIN]].concat();
+    for (name, runs, looks, refused) in [
+        ("each time", [with_others(all, &["adds", "x"]), with_others(all, &["adds"])], both, Some("adds")),
+        ("once", [with_others(all, &["adds"]), with_others(all, &[])], again.clone(), None),
+        ("another one each time", [with_others(all, &["adds"]), with_others(all, &["x"])], again, None),
+    ] {
+        let mut sim = claimed_where_noticed(policy_of(GateIn::Both, TestsMode::Checked), vec![]);
+        let mut runs = runs.into_iter();
+        let mut seen = Vec::new();
+        while let Some(look) = look_of(&sim) {
+            seen.push(look);
+            let result = if look.must_fail { runs.next().unwrap() } else { gate_result(0) };
+            sim.feed(Input::GateFinished(Box::new(result)));
+        }
+        assert_eq!(seen, looks, "{name}");
+        match refused {
+            Some(test) => {
+                let refusal = sim.state.refusals.last().unwrap();
+                assert_eq!(refusal.reason, Narrowed, "{name}");
+                assert!(
+                    refusal.detail.contains(&format!("its test `{test}` fails each time")),
+                    "{}",
+                    refusal.detail
+                );
+            }
+            None => {
+                sim.feed(rechecked(&[]));
+                assert_eq!(sim.over(), Some(Reason::Done), "{name}");
+            }
+        }
+    }
+}
 
 #[test]
 fn a_gate_that_noticed_must_fail_tests_has_to_notice_them_again() {
