@@ -240,6 +240,43 @@ fn a_loop_that_is_cancelled_while_files_are_laid_out_leaves_none() {
 }
 
 #[test]
+fn a_fresh_checkout_is_a_repository_of_its_own() {
+    let env = tested();
+    env.sh("git tag v1; git branch side; git pack-refs --all; git branch later").assert_code(0);
+    let gate = "set -e; git ls-files --error-unmatch new.txt; git diff --exit-code; git describe --tags; \
+                git rev-parse side later; test \"$(git log --format=%s | wc -l)\" = 1; git stash list; \
+                git -c user.name=g -c user.email=g@x commit -qm 'of the gate'; git tag of-the-gate; \
+                git config local.setting here; test \"$(git log --format=%s | wc -l)\" = 2";
+    let before =
+        env.sh("git for-each-ref 'refs/heads' 'refs/tags'; git rev-parse HEAD; cat .git/config").stdout;
+    let agent = format!("echo x >new.txt; echo y >untracked.local; {PROMISE}");
+    let output = env.loop_of(&agent, &["-n", "1", "--gate-in", "clean", "--gate", gate]);
+    assert_eq!(output.code, Some(0), "{}\n{:?}", output.stderr, env.of_type("gate_finished"));
+    let after =
+        env.sh("git for-each-ref 'refs/heads' 'refs/tags'; git rev-parse HEAD; cat .git/config").stdout;
+    assert_eq!(after, before);
+}
+
+#[test]
+fn in_a_checkout_with_the_tests_as_they_were_git_lists_just_these() {
+    let env = tested();
+    env.write("run.sh", "#!/bin/sh\n. ./lib.sh\nn=0\nfor t in $(git ls-files --cached --others tests); do check \"$t\" || exit 1; n=$((n+1)); done\necho \"$n passed in 0.01s\"\n");
+    env.sh("chmod +x run.sh; git commit -qam list").assert_code(0);
+    let gates = |agent: &str| {
+        let (code, refused) = run(&env, agent, CHECKED);
+        let as_before =
+            env.of_type("gate_finished").into_iter().rfind(|event| event["tests_as_before"] == true);
+        (code, refused, as_before.map(|event| event["tests"]["passed"].clone()))
+    };
+    let (code, refused, _) =
+        gates("git rm -q --cached tests/a.sh; git commit -qm untrack; echo x >>work.txt");
+    assert_eq!((code, refused), (Some(3), vec!["gate_failed".to_owned()]));
+    env.sh("git reset -q --hard HEAD~1").assert_code(0);
+    let (code, refused, passed) = gates(&format!("{FIX}; git mv tests/b.sh tests/c.sh"));
+    assert_eq!((code, refused, passed), (Some(0), vec![], Some(2.into())));
+}
+
+#[test]
 fn a_gate_that_needs_what_is_committed_and_ignored_says_so() {
     let env = tested();
     let agent = format!(
