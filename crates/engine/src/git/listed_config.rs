@@ -19,6 +19,9 @@ static LAST: Mutex<Option<ListedConfig>> = Mutex::new(None);
 pub(crate) struct ListedConfig {
     read_from: String,
     printed: String,
+    /// Author and committer, if git was asked for them.
+    #[serde(default)]
+    identities: Option<[String; 2]>,
 }
 
 impl ListedConfig {
@@ -44,9 +47,27 @@ impl Checkout {
         }
         let printed = self.call().args(["config", "--list", "--show-scope", "-z"]).ok()?.stdout;
         if let (Some(read_from), Ok(printed)) = (read_from, String::from_utf8(printed.clone())) {
-            ListedConfig { read_from, printed }.remember();
+            ListedConfig { read_from, printed, identities: None }.remember();
         }
         Ok(printed)
+    }
+
+    /// Author and committer as git writes them into commits, by `ask` if no process has asked with these settings.
+    pub(crate) fn identities(
+        &self,
+        ask: impl FnOnce() -> Result<[String; 2], WorkspaceError>,
+    ) -> Result<[String; 2], WorkspaceError> {
+        self.listed_config()?;
+        let read_from = self.config_files();
+        let last = ListedConfig::last().filter(|last| Some(&last.read_from) == read_from.as_ref());
+        if let Some(known) = last.as_ref().and_then(|last| last.identities.clone()) {
+            return Ok(known);
+        }
+        let identities = ask()?;
+        if let Some(last) = last {
+            ListedConfig { identities: Some(identities.clone()), ..last }.remember();
+        }
+        Ok(identities)
     }
 
     /// A digest of the files that settings come from; none if one of them includes others, whose edits it would not show.
@@ -105,6 +126,18 @@ mod tests {
         assert!(!has("filter.evil"));
         fixture.write("more", "[filter \"evil\"]\n\tclean = touch x\n");
         assert!(has("filter.evil.clean\ntouch x\0"));
+    }
+
+    #[test]
+    fn who_commits_is_asked_again_when_settings_have_changed() {
+        let fixture = Fixture::new();
+        let checkout = Checkout::find(&fixture.git(), &fixture.repo()).unwrap().unwrap();
+        let answer = |name: &str| Ok([name.to_owned(), name.to_owned()]);
+        let never = || -> Result<[String; 2], WorkspaceError> { unreachable!("it is known") };
+        assert_eq!(checkout.identities(|| answer("one")).unwrap(), ["one", "one"]);
+        assert_eq!(checkout.identities(never).unwrap(), ["one", "one"]);
+        fixture.user(&["config", "user.name", "Another"]);
+        assert_eq!(checkout.identities(|| answer("two")).unwrap(), ["two", "two"]);
     }
 
     #[test]

@@ -152,9 +152,6 @@ impl Repository {
 
     /// Name and address of the author and the committer, as git writes them into commits.
     fn identities(&self) -> Result<[String; 2], WorkspaceError> {
-        if let Some(known) = &self.known().identities {
-            return Ok(known.clone());
-        }
         let identity = |role: &str| match self.checkout.call().args(["var", role]).ok() {
             // `Name <address> seconds zone`
             Ok(output) => {
@@ -164,9 +161,7 @@ impl Repository {
             Err(GitError::Failed { .. }) => Err(WorkspaceError::NoIdentity { dir: self.root().to_owned() }),
             Err(error) => Err(error.into()),
         };
-        let identities = [identity("GIT_AUTHOR_IDENT")?, identity("GIT_COMMITTER_IDENT")?];
-        self.known().identities = Some(identities.clone());
-        Ok(identities)
+        self.checkout.identities(|| Ok([identity("GIT_AUTHOR_IDENT")?, identity("GIT_COMMITTER_IDENT")?]))
     }
 
     /// Whether git knows who commits.

@@ -75,8 +75,6 @@ struct KnownCommits {
     parents: HashMap<String, Vec<String>>,
     /// Sides of merges that were made here: no branch holds them.
     sides: HashSet<String>,
-    /// Who commits: author and committer.
-    identities: Option<[String; 2]>,
 }
 
 impl KnownCommits {

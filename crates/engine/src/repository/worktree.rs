@@ -14,6 +14,7 @@ use super::{RegisteredWorktree, Repository, branch_of};
 use crate::{
     git::{Checkout, Git, WorkspaceError, remove_stale_lock, split_nul},
     home::Home,
+    snapshots::keep_filled,
 };
 
 /// How many names are tried before nothing is free.
@@ -290,7 +291,7 @@ impl Repository {
             }
             filled => {
                 if filled? {
-                    self.settle(&found.path);
+                    self.settle(&found.path, &found.head);
                 }
                 Ok(found)
             }
@@ -553,13 +554,14 @@ impl Repository {
     /// index was changed since, and would read all of them at every snapshot. An agent's change is later than both.
     ///
     /// It only saves time, so what fails is left as it is.
-    fn settle(&self, path: &Path) {
+    fn settle(&self, path: &Path, head: &str) {
         let Ok(since) = (SystemTime::now() - OLDER).duration_since(SystemTime::UNIX_EPOCH) else { return };
         let Ok(seconds) = i64::try_from(since.as_secs()) else { return };
         make_older(path, seconds);
         let Ok(worktree) = self.at(path) else { return };
         if let Ok(call) = self.guarded(&worktree) {
             let _ = call.args(["update-index", "-q", "--refresh"]).ok();
+            keep_filled(&worktree.git_dir, head);
         }
     }
 

@@ -6,20 +6,30 @@
 
 use std::{
     collections::VecDeque,
+    fs, io,
+    os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
+use dacapo_core::receipt::sha256;
+
 /// How many facts of a kind are kept: a job goes from one worktree to the next, and seldom back.
 const MOST: usize = 8;
 
-static KNOWN: Mutex<Known> =
-    Mutex::new(Known { trees: VecDeque::new(), indexes: VecDeque::new(), snapshots: VecDeque::new() });
+static KNOWN: Mutex<Known> = Mutex::new(Known {
+    trees: VecDeque::new(),
+    indexes: VecDeque::new(),
+    filled: VecDeque::new(),
+    snapshots: VecDeque::new(),
+});
 
 struct Known {
     /// Repository and commit, and the tree of the commit.
     trees: VecDeque<((PathBuf, String), String)>,
     indexes: VecDeque<(IndexKey, KnownIndex)>,
+    /// Folder of git and commit, and the digest of the index that this process filled with nothing but that commit.
+    filled: VecDeque<((PathBuf, String), String)>,
     /// Repository and tree, and a first snapshot that this process took of it.
     snapshots: VecDeque<((PathBuf, String), String)>,
 }
@@ -72,6 +82,29 @@ pub(super) fn index(key: &IndexKey) -> Option<KnownIndex> {
 
 pub(super) fn keep_index(key: IndexKey, index: KnownIndex) {
     keep(&mut known().indexes, key, index);
+}
+
+/// Notes that the index in `git_dir` was filled with nothing but `head`.
+pub(crate) fn keep_filled(git_dir: &Path, head: &str) {
+    if let Some(digest) = digest_of_index(git_dir) {
+        keep(&mut known().filled, (git_dir.to_owned(), head.to_owned()), digest);
+    }
+}
+
+/// Whether an index is known to hold nothing but the commit.
+pub(super) fn is_as_filled(key: &IndexKey) -> bool {
+    find(&known().filled, &(key.git_dir.clone(), key.head.clone())).as_ref() == Some(&key.digest)
+}
+
+/// A digest of the index in a folder of git; none if it lies in more than one file.
+pub(super) fn digest_of_index(git_dir: &Path) -> Option<String> {
+    let is_shared = |entry: io::Result<fs::DirEntry>| {
+        entry.is_ok_and(|entry| entry.file_name().as_bytes().starts_with(b"sharedindex."))
+    };
+    if fs::read_dir(git_dir).ok()?.any(is_shared) {
+        return None;
+    }
+    fs::read(git_dir.join("index")).ok().map(|bytes| sha256(&bytes))
 }
 
 /// A commit without parents that this process made of a tree.

@@ -45,6 +45,7 @@ use std::{
 use dacapo_core::ids::LoopId;
 use jiff::Timestamp;
 
+pub(crate) use known::keep_filled;
 pub use of_loop::{
     KeptSnapshot, Restored, SnapshotChoice, SnapshotError, WorkDone, changed_paths, difference, forget, list,
     list_forgettable, restore, tree_now, work_done,

@@ -13,13 +13,13 @@ use std::{
     time::SystemTime,
 };
 
-use dacapo_core::{ids::LoopId, receipt::sha256};
+use dacapo_core::ids::LoopId;
 use memchr::memmem;
 
 use super::{
     Snapshot, Warning,
     guard::ShadowGuard,
-    known::{self, IndexKey, KnownIndex},
+    known::{self, IndexKey, KnownIndex, digest_of_index},
     rules_at_start,
     state::{ShadowState, fingerprint_of},
 };
@@ -313,6 +313,7 @@ impl Shadow {
         let known = key.as_ref().and_then(known::index);
         let had_staged = match &known {
             Some(known) => known.has_staged,
+            None if key.as_ref().is_some_and(known::is_as_filled) => false,
             None => {
                 let call = checkout.call().args(["diff", "--cached", "--quiet", "--no-ext-diff"]);
                 let call = call.args(["--no-textconv"]);
@@ -517,17 +518,6 @@ fn copy_index(from: &Path, to: &Path) -> io::Result<bool> {
         }
     }
     Ok(true)
-}
-
-/// The bytes of the index in a folder of git as a digest; none if there is none, or if it is in two files.
-fn digest_of_index(git_dir: &Path) -> Option<String> {
-    let is_shared = |entry: io::Result<fs::DirEntry>| {
-        entry.is_ok_and(|entry| entry.file_name().as_bytes().starts_with(b"sharedindex."))
-    };
-    if fs::read_dir(git_dir).ok()?.any(is_shared) {
-        return None;
-    }
-    fs::read(git_dir.join("index")).ok().map(|bytes| sha256(&bytes))
 }
 
 fn without(text: &[u8], part: &[u8]) -> Vec<u8> {
