@@ -7,7 +7,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     fs, io,
-    os::unix::fs::MetadataExt,
+    os::unix::{ffi::OsStrExt, fs::MetadataExt},
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -1537,14 +1537,33 @@ impl Extras {
             let link = folder.join(path);
             let is_free = fs::symlink_metadata(&link).is_err() && !leads_elsewhere(folder, Path::new(path));
             if is_free && root.join(path).is_dir() {
-                if let Some(above) = link.parent() {
-                    fs::create_dir_all(above)?;
-                }
-                std::os::unix::fs::symlink(root.join(path), &link)?;
+                lend(&root.join(path), &link)?;
             }
         }
         Ok(())
     }
+}
+
+/// Lets a checkout use a folder that tools installed into: a folder of its own whose entries lead there. A gate that installs anew
+/// removes these, and not what they lead to. What it would write into, small files and the programs of an environment, is copied.
+fn lend(from: &Path, to: &Path) -> io::Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)?.flatten() {
+        let (from, to) = (entry.path(), to.join(entry.file_name()));
+        let kind = entry.file_type()?;
+        let is_file = |data: fs::Metadata| data.is_file() && data.len() <= EXTRA_FILE;
+        // Packages of one author lie in a folder of their own.
+        let name = entry.file_name();
+        if kind.is_dir() && (name.as_bytes().starts_with(b"@") || name == "bin") {
+            lend(&from, &to)?;
+        } else if kind.is_file() && entry.metadata().is_ok_and(is_file) {
+            fs::copy(&from, &to)?;
+        } else {
+            let target = fs::read_link(&from).ok().filter(|target| target.is_absolute());
+            std::os::unix::fs::symlink(target.unwrap_or(from), &to)?;
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]
