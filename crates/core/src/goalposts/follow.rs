@@ -126,7 +126,8 @@ pub fn follow(command: &str, dir: &str, files: &dyn Following) -> Followed {
         } else {
             Vec::new()
         };
-        let named = runs.files.iter().cloned().chain(included).chain(unread);
+        let folders = folders_run(&runs.commands, &dir, files);
+        let named = runs.files.iter().cloned().chain(included).chain(unread).chain(folders);
         for name in named.chain(judging).chain(commands_found) {
             let is_pattern = name.contains(['*', '?', '[']);
             let paths = if is_pattern { files.matching(&name) } else { vec![name.clone()] };
@@ -220,6 +221,25 @@ fn commands_of_workspace(script: &str, commands: &[Vec<String>], files: &dyn Fol
             folder.is_some_and(|folder| folders.contains(&folder)) && !is_subject(path, false)
         })
         .collect()
+}
+
+/// The files of folders that commands run as a whole: `run-parts checks`, `python3 checks`.
+fn folders_run(commands: &[Vec<String>], dir: &str, files: &dyn Following) -> Vec<String> {
+    let mut all: Vec<String> = Vec::new();
+    for words in commands {
+        let program = words[0].rsplit('/').next().unwrap_or_default();
+        let is_python = program.starts_with("python");
+        if !is_python && program != "run-parts" {
+            continue;
+        }
+        let Some(folder) = words.iter().skip(1).find(|word| !word.starts_with('-')) else { continue };
+        let folder = folder.trim_start_matches("./").trim_end_matches('/');
+        let path = if dir.is_empty() { folder.to_owned() } else { format!("{dir}/{folder}") };
+        if !is_python || files.text(&format!("{path}/__main__.py")).is_some() {
+            all.extend(files.matching(&format!("{path}/*")));
+        }
+    }
+    all
 }
 
 /// The files that commands source.
