@@ -8,7 +8,10 @@ use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     ffi::{OsStr, OsString},
     fs, io,
-    os::unix::{ffi::OsStrExt, fs::MetadataExt},
+    os::unix::{
+        ffi::OsStrExt,
+        fs::{MetadataExt, PermissionsExt},
+    },
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -285,6 +288,8 @@ pub(crate) struct WatchedGoalposts {
     found_by: Globs,
     /// New files that gates name: they are to be written, and stay where they are.
     named: BTreeSet<String>,
+    /// Which of the goalposts of the start may be executed: what runs a folder of programs leaves out the others.
+    executable: BTreeSet<String>,
     /// Tags that gates and their scripts name, with what they named at the start.
     tags: Tags,
     /// Settings above the workspace and in the user's home folder, with their hash if they are there.
@@ -601,6 +606,8 @@ impl WatchedGoalposts {
         });
         watched.learn(&reach);
         let rested_on = watched.read_what_checks_rest_on(policy, &walk.files, earlier);
+        let paths = watched.before.0.keys().filter(|path| is_program(&watched.root.join(path)));
+        watched.executable = paths.cloned().collect();
         if watched.starts_git {
             let gates = policy.gates.specs.iter().filter(|gate| gate.ask.is_none());
             let scripts = reach.followed.iter().filter_map(|file| watched.contents.get(&file.path));
@@ -726,6 +733,7 @@ impl WatchedGoalposts {
             rested_on: BTreeSet::new(),
             found_by: Globs::default(),
             named: named.collect(),
+            executable: BTreeSet::new(),
             tags: Tags::default(),
             outside: BTreeMap::new(),
             programs: BTreeMap::new(),
@@ -983,6 +991,15 @@ impl WatchedGoalposts {
         self.seen.retain(|path, _| path.starts_with('/') || there.contains(path));
         let now = self.read(&walk.files, None);
         let mut moved = self.before.moved_to(&now);
+        let lost = self.executable.iter().filter(|path| {
+            now.0.contains_key(*path)
+                && !is_program(&self.root.join(path))
+                && !moved.iter().any(|moved| moved.path == **path)
+        });
+        let lost: Vec<MovedGoalpost> = lost
+            .map(|path| MovedGoalpost { path: path.clone(), kind: now.0[path].kind, how: Moved::Changed })
+            .collect();
+        moved.extend(lost);
         // No rule tells what a file without a readable name is to the gates.
         moved.extend(walk.odd.difference(&self.odd).map(|path| MovedGoalpost {
             path: path.to_string_lossy().into_owned(),
@@ -993,6 +1010,11 @@ impl WatchedGoalposts {
         let is_new = |folder: &String| is_installed(folder) && !self.installed_into.contains(folder);
         self.new_installed = walk.left_out.into_iter().filter(is_new).collect();
         moved
+    }
+
+    /// Whether a gate starts git, and so may look at commits.
+    pub(crate) fn start_git(&self) -> bool {
+        self.starts_git
     }
 
     /// Whether a folder has come into which tools install.
@@ -1092,7 +1114,6 @@ impl WatchedGoalposts {
     /// Makes the goalposts in `folder`, a checkout that is thrown away, read-only or writable. Files that are shared with other work
     /// stay writable, and so does what tests read: some open it for writing.
     pub(crate) fn hold_still(&self, folder: &Path, is_held: bool) {
-        use std::os::unix::fs::PermissionsExt;
         let decides = |(path, post): &(&String, &Goalpost)| match post.kind {
             GoalpostKind::Keys(_) => false,
             GoalpostKind::Test => is_discovered(path),
@@ -1259,6 +1280,9 @@ impl WatchedGoalposts {
                         _ => replace(&file, before)?,
                     }
                 }
+            }
+            if self.executable.contains(&moved.path) && !is_program(&file) {
+                let _ = fs::set_permissions(&file, fs::Permissions::from_mode(0o755));
             }
         }
         Ok(())

@@ -244,9 +244,9 @@ fn a_fresh_checkout_is_a_repository_of_its_own() {
     let env = tested();
     env.sh("git tag v1; git branch side; git pack-refs --all; git branch later").assert_code(0);
     let gate = "set -e; git ls-files --error-unmatch new.txt; git diff --exit-code; git describe --tags; \
-                git rev-parse side later; test \"$(git log --format=%s | wc -l)\" = 1; git stash list; \
-                git -c user.name=g -c user.email=g@x commit -qm 'of the gate'; git tag of-the-gate; \
-                git config local.setting here; test \"$(git log --format=%s | wc -l)\" = 2";
+                git rev-parse side later; test \"$(git log --format=%s | wc -l)\" = 2; git show HEAD:new.txt; \
+                git -c user.name=g -c user.email=g@x commit --allow-empty -qm 'of the gate'; git tag of-the-gate; \
+                git config local.setting here; test \"$(git log --format=%s | wc -l)\" = 3";
     let before =
         env.sh("git for-each-ref 'refs/heads' 'refs/tags'; git rev-parse HEAD; cat .git/config").stdout;
     let agent = format!("echo x >new.txt; echo y >untracked.local; {PROMISE}");

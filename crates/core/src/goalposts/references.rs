@@ -364,6 +364,14 @@ fn named_files<'a>(check: &str, text: &str, listing: &Listing<'a>) -> Vec<(&'a s
         }
     }
     let mut found: BTreeMap<&str, bool> = BTreeMap::new();
+    // A pattern by which a check finds its data: `rglob("*.case")`.
+    for (at, _) in text.match_indices("*.") {
+        let end = text[at + 1..].split(|c: char| !(is_name(c) || c == '.')).next().unwrap_or_default();
+        let fits = |path: &&&str| path.ends_with(end) && kind_of_content(path) == Content::Data;
+        if !check.is_empty() && end.len() > 1 {
+            found.extend(listing.paths.iter().filter(fits).take(MAX_IN_FOLDER).map(|path| (*path, false)));
+        }
+    }
     for (word, is_taken_in) in named {
         for path in listing.named_by(word, check, &pieces) {
             *found.entry(path).or_default() |= is_taken_in;

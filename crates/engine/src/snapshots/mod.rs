@@ -513,6 +513,11 @@ impl Workspace {
         self.git("tell a checkout of its files")?.note_in_checkout(folder, paths)
     }
 
+    /// Commits what is in the index of a checkout for gates, in its own repository.
+    pub(crate) fn commit_in_checkout(&self, folder: &Path) -> Result<(), WorkspaceError> {
+        self.git("commit in a checkout")?.commit_in_checkout(folder)
+    }
+
     /// As [`Self::checkout_for_gates`], by a thread beside the caller.
     pub(crate) fn begin_checkout(&self, id: &str, into: &Path) -> Result<CheckoutBeside, WorkspaceError> {
         self.git("check out a snapshot")?.begin_checkout(id, into)

@@ -38,6 +38,32 @@ impl Shadow {
         CheckoutBeside::begin(index, call.into_owned()).map_err(WorkspaceError::io("begin to fill", into))
     }
 
+    /// Commits what is in the index of a checkout for gates: one that asks git for what is committed finds what would be kept. Where
+    /// the agent has committed something itself, the commit takes the place of its newest one.
+    pub(crate) fn commit_in_checkout(&self, folder: &Path) -> Result<(), WorkspaceError> {
+        let own = folder.join(".git");
+        if !own.join("index").exists() {
+            return Ok(());
+        }
+        let has_own_commits = self.head_in_files().is_none();
+        let mut call = self.checkout.git.call(folder).at(&own, folder).config("commit.gpgSign=false");
+        for name in ["GIT_AUTHOR_NAME", "GIT_COMMITTER_NAME"] {
+            call = call.env(name, "dacapo");
+        }
+        for address in ["GIT_AUTHOR_EMAIL", "GIT_COMMITTER_EMAIL"] {
+            call = call.env(address, "dacapo@localhost");
+        }
+        let commit = ["commit", "--quiet", "--no-verify", "--no-status"];
+        let how: &[&str] = if has_own_commits {
+            &["--amend", "--no-edit", "--allow-empty"]
+        } else {
+            &["-m", "what is checked"]
+        };
+        // Nothing may be left to commit.
+        call.args(commit).args(how).run()?;
+        Ok(())
+    }
+
     /// What fills a checkout for gates, and a folder that has to live as long.
     fn checkout_call(&self, id: &str, into: &Path) -> Result<(Scratch, GitCall<'_>), WorkspaceError> {
         fresh(into)?;

@@ -11,7 +11,7 @@ use std::{
 use dacapo_core::{
     duration::Millis,
     event::{Examination, ForbiddenChange, GatePlace, GateRole, Look, LoopStarted, ProtectedFile},
-    goalposts::{Moved, MovedGoalpost, MustFailRun, MustFailSearch, Place},
+    goalposts::{MovedGoalpost, MustFailRun, MustFailSearch, Place},
     ids::LoopId,
     judge::{
         evidence::{needs_words, verify_claim},
@@ -408,10 +408,12 @@ impl Supervisor<'_> {
                         workspace.files_at(&base, &paths).map_err(std::io::Error::other)
                     };
                     goalposts.put_back(&folder, &moved, read).map_err(at)?;
-                    let come_or_gone = moved.iter().filter(|moved| moved.how != Moved::Changed);
-                    listed.extend(come_or_gone.map(|moved| moved.path.clone()));
+                    listed.extend(moved.iter().map(|moved| moved.path.clone()));
                 }
                 workspace.note_in_checkout(&folder, &listed)?;
+                if self.goalposts.as_ref().is_some_and(WatchedGoalposts::start_git) {
+                    workspace.commit_in_checkout(&folder)?;
+                }
                 let snapshot = snapshot.to_owned();
                 let must_fail = MustFailFiles::default();
                 let stamps = HashMap::new();
