@@ -1174,7 +1174,11 @@ impl WatchedGoalposts {
                                 below(above, path).is_some_and(|path| self.rested_on.contains(&path))
                             };
                             let ask_for = |feature: &str| self.is_named_by_tests(feature);
-                            let checks = Checks { ask_for: &ask_for, rest_on: &is_rested_on };
+                            let shadows = |path: &str| {
+                                below(above, path).is_none_or(|path| holds_shadow(&folder.join(path)))
+                            };
+                            let checks =
+                                Checks { ask_for: &ask_for, rest_on: &is_rested_on, shadows: &shadows };
                             replace(&file, shared.as_before_for(old, &new, &checks).as_bytes())?;
                         }
                         // A new source has to stand in the makefile.
@@ -1188,6 +1192,11 @@ impl WatchedGoalposts {
         }
         Ok(())
     }
+}
+
+/// Whether a folder holds a module that would take the place of a part of the runner if modules were looked for in it first.
+fn holds_shadow(folder: &Path) -> bool {
+    walk(folder).files.iter().any(|path| kind_of(path) == Some(GoalpostKind::Shadow))
 }
 
 /// Writes a file anew, in the place of a link as well, with the mode that it had.

@@ -551,7 +551,7 @@ fn imports_of_a_package_lead_where_checks_rest() {
     let new =
         r##"{"imports": {"#agree": "./lib/loose.js", "#calc": "./src/sums.js", "#new": "./src/new.js"}}"##;
     let rest_on = |path: &str| path == "lib/agree.js";
-    let checks = Checks { ask_for: &|_| true, rest_on: &rest_on };
+    let checks = Checks { ask_for: &|_| true, rest_on: &rest_on, shadows: &|_| false };
     let before: serde_json::Value =
         serde_json::from_str(&SharedFile::PackageJson.as_before_for(old, new, &checks)).unwrap();
     let expected =
@@ -597,6 +597,29 @@ fn snapshots_of_a_new_test_go_with_it() {
     ]);
     let moved: Vec<String> = before.moved_to(&now).into_iter().map(|moved| moved.path).collect();
     assert_eq!(moved, ["test/__snapshots__/b.test.js.snap", "test/b.test.js"]);
+}
+
+#[test]
+fn folders_of_sources_that_are_new_follow_those_that_were_there() {
+    let file = |folders: &str| format!("[tool.pytest.ini_options]\npythonpath = {folders}\n");
+    let shadows = |folder: &str| folder == "shim";
+    let checks = Checks { ask_for: &|_| true, rest_on: &|_| false, shadows: &shadows };
+    for (old, new, before) in [
+        // The sources moved: what is left in the old folder is found first.
+        ("[\".\"]", "[\"src\"]", "[\".\", \"src\"]"),
+        ("[\".\"]", "[\"src\", \".\"]", "[\".\", \"src\"]"),
+        ("\".\"", "\"src lib\"", "[\".\", \"src\", \"lib\"]"),
+        // A module in there would stand for a part of the runner.
+        ("[\".\"]", "[\"shim\", \".\"]", "[\".\"]"),
+        ("[\".\"]", "[\"/tmp/src\", \"../src\", \"src/../../x\"]", "[\".\"]"),
+        ("[\".\"]", "[]", "[\".\"]"),
+    ] {
+        let merged = SharedFile::PyprojectToml.as_before_for(&file(old), &file(new), &checks);
+        assert_eq!(merged, file(before), "{old} {new}");
+    }
+    // Where no folder of the workspace came first, none does.
+    let old = "[tool.pytest.ini_options]\ntestpaths = [\"tests\"]\n";
+    assert_eq!(SharedFile::PyprojectToml.as_before_for(old, &file("[\"src\"]"), &checks), old);
 }
 
 #[test]
