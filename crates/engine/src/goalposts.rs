@@ -1510,6 +1510,11 @@ impl Extras {
         extras
     }
 
+    /// Whether they hold files that git ignores.
+    pub(crate) fn holds_files(&self) -> bool {
+        !self.files.is_empty()
+    }
+
     /// Whether they hold repositories, which are copied as they are at that time.
     pub(crate) fn holds_repositories(&self) -> bool {
         !self.nested.is_empty()
