@@ -251,6 +251,33 @@ impl Following for Files {
         let globs = crate::judge::glob::Globs::parse(&[pattern.to_owned()]).unwrap_or_default();
         self.0.keys().filter(|path| globs.matches(path)).map(|path| (*path).to_owned()).collect()
     }
+
+    fn hook(&self, name: &str) -> Option<String> {
+        Some(format!("hooks/{name}"))
+    }
+}
+
+#[test]
+fn hooks_that_a_gate_runs_by_their_names_are_followed() {
+    let files = Files(BTreeMap::from([
+        ("hooks/pre-push", "#!/bin/sh\nexec sh tests/run.sh\n"),
+        ("tests/run.sh", "true"),
+        ("check.sh", "git -C . hook run --ignore-missing pre-push\n"),
+        ("pre-push", "true"),
+    ]));
+    let hook = vec!["hooks/pre-push", "tests/run.sh"];
+    for (command, paths, runs_hooks) in [
+        ("git hook run pre-push", hook.clone(), true),
+        ("sh check.sh", [vec!["check.sh"], hook].concat(), true),
+        ("git hook run commit-msg", vec![], true),
+        ("git hook list pre-push", vec![], false),
+        ("git log hook run", vec![], false),
+        ("echo hook run pre-push", vec![], false),
+    ] {
+        let found = follow(command, "", &files);
+        let named: Vec<&str> = found.files.iter().map(|file| file.path.as_str()).collect();
+        assert_eq!((named, found.runs_hooks), (paths, runs_hooks), "{command}");
+    }
 }
 
 #[test]
