@@ -33,15 +33,16 @@ use dacapo_core::{
         gate_scripts::{is_found_by_itself, named_files, role},
         glob::Globs,
     },
-    policy::{GateSpec, Policy},
+    policy::{GateSpec, Policy, stays_inside},
     receipt::sha256,
 };
 
 use crate::{
-    git::on_disk,
+    git::on_disk::{self, folders_of_checkout},
     guard::{IN_FOLDER, is_held},
     home::write_private,
     safe_open::{leads_elsewhere, untie},
+    snapshots::Nested,
 };
 
 /// How many entries of the workspace are looked at.
@@ -363,8 +364,70 @@ pub(crate) struct Extras {
     installed: BTreeMap<String, Option<BTreeSet<OsString>>>,
     /// Repositories within this one, which no snapshot holds. What an agent does there is work: a checkout gets them as they are.
     nested: Vec<String>,
+    /// What git keeps of them, where that is known from the start.
+    repositories: HashMap<String, Nested>,
+    /// The hooks of git, if a gate runs one.
+    hooks: Option<Hooks>,
     /// What is in the workspace and not in a checkout.
     pub(crate) lacking: Vec<String>,
+}
+
+/// The hooks of a repository, as they were at the start.
+struct Hooks {
+    /// Those in git's own folder, with their modes.
+    files: Vec<(std::ffi::OsString, Vec<u8>, fs::Permissions)>,
+    /// The folder of the workspace that `core.hooksPath` names instead.
+    path: Option<String>,
+}
+
+impl Hooks {
+    fn of(root: &Path) -> Option<Self> {
+        let folder = Self::folder(root)?;
+        if !folder.is_absolute() {
+            return Some(Self { files: Vec::new(), path: folder.to_str().map(str::to_owned) });
+        }
+        let mut files = Vec::new();
+        for entry in fs::read_dir(folder).ok()?.flatten() {
+            let is_sample = entry.path().extension().is_some_and(|end| end == "sample");
+            let Ok(data) = fs::metadata(entry.path()) else { continue };
+            if !is_sample && data.is_file() && data.len() <= EXTRA_FILE {
+                files.push((entry.file_name(), fs::read(entry.path()).ok()?, data.permissions()));
+            }
+        }
+        Some(Self { files, path: None })
+    }
+
+    /// The folder in which git looks for hooks: git's own, or one within the workspace, from its top. `None` where it is another.
+    fn folder(root: &Path) -> Option<PathBuf> {
+        let (_, common_dir) = folders_of_checkout(root)?;
+        let config = fs::read_to_string(common_dir.join("config")).ok()?;
+        let named = config.lines().filter_map(|line| line.split_once('='));
+        let mut named = named.filter(|(key, _)| key.trim().eq_ignore_ascii_case("hookspath"));
+        let Some((_, path)) = named.next_back() else { return Some(common_dir.join("hooks")) };
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '_' | '-');
+        let path = path.trim().trim_start_matches("./").trim_end_matches('/');
+        (stays_inside(path) && path.chars().all(is_plain)).then(|| PathBuf::from(path))
+    }
+
+    /// Gives them to the repository of a checkout.
+    fn lay_out(&self, folder: &Path) -> io::Result<()> {
+        let own = folder.join(".git");
+        if !own.is_dir() {
+            return Ok(());
+        }
+        if let Some(path) = &self.path {
+            use io::Write as _;
+            let mut config = fs::File::options().append(true).open(own.join("config"))?;
+            return config.write_all(format!("[core]\n\thooksPath = {path}\n").as_bytes());
+        }
+        fs::create_dir_all(own.join("hooks"))?;
+        for (name, bytes, mode) in &self.files {
+            let file = own.join("hooks").join(name);
+            fs::write(&file, bytes)?;
+            fs::set_permissions(&file, mode.clone())?;
+        }
+        Ok(())
+    }
 }
 
 /// The files of a folder.
@@ -506,6 +569,10 @@ impl Following for OnDisk<'_> {
         std::env::var("HOME").ok().filter(|home| home.starts_with('/'))
     }
 
+    fn hook(&self, name: &str) -> Option<String> {
+        Hooks::folder(self.root).and_then(|folder| folder.join(name).to_str().map(str::to_owned))
+    }
+
     fn matching(&self, pattern: &str) -> Vec<String> {
         let Ok(globs) = Globs::parse(&[pattern.to_owned()]) else { return Vec::new() };
         self.files.iter().filter(|path| globs.matches(path)).cloned().collect()
@@ -525,6 +592,8 @@ pub struct GateReach {
     pub programs: BTreeSet<String>,
     /// Whether one of them says where programs are looked for.
     pub sets_path: bool,
+    /// Whether one of them runs a hook of git by its name.
+    pub runs_hooks: bool,
 }
 
 fn reach(root: &Path, below: &str, gates: &[GateSpec], files: &[String], earlier: &Earlier) -> GateReach {
@@ -536,11 +605,13 @@ fn reach(root: &Path, below: &str, gates: &[GateSpec], files: &[String], earlier
         runners: Vec::new(),
         programs: BTreeSet::new(),
         sets_path: false,
+        runs_hooks: false,
     };
     for gate in gates.iter().filter(|gate| gate.ask.is_none()) {
-        let Followed { files, patterns, absent, runners, programs, sets_path } =
+        let Followed { files, patterns, absent, runners, programs, sets_path, runs_hooks } =
             follow(&gate.script(), below, &disk);
         reach.sets_path |= sets_path;
+        reach.runs_hooks |= runs_hooks;
         reach.programs.extend(programs);
         reach.patterns.extend(patterns);
         reach.absent.extend(absent);
@@ -1270,7 +1341,11 @@ impl WatchedGoalposts {
                                 below(above, path).is_some_and(|path| self.rested_on.contains(&path))
                             };
                             let ask_for = |feature: &str| self.is_named_by_tests(feature);
-                            let checks = Checks { ask_for: &ask_for, rest_on: &is_rested_on };
+                            let shadows = |path: &str| {
+                                below(above, path).is_none_or(|path| holds_shadow(&folder.join(path)))
+                            };
+                            let checks =
+                                Checks { ask_for: &ask_for, rest_on: &is_rested_on, shadows: &shadows };
                             replace(&file, shared.as_before_for(old, &new, &checks).as_bytes())?;
                         }
                         // A new source has to stand in the makefile.
@@ -1287,6 +1362,11 @@ impl WatchedGoalposts {
         }
         Ok(())
     }
+}
+
+/// Whether a folder holds a module that would take the place of a part of the runner if modules were looked for in it first.
+fn holds_shadow(folder: &Path) -> bool {
+    walk(folder).files.iter().any(|path| kind_of(path) == Some(GoalpostKind::Shadow))
 }
 
 /// Writes a file anew, in the place of a link as well, with the mode that it had.
@@ -1567,9 +1647,10 @@ pub(crate) fn is_installed(path: &str) -> bool {
 
 impl Extras {
     /// What the workspace holds beside `tracked`, the files of a snapshot.
-    pub(crate) fn begin(root: &Path, tracked: &HashSet<Vec<u8>>) -> Self {
+    pub(crate) fn begin(root: &Path, tracked: &HashSet<Vec<u8>>, runs_hooks: bool) -> Self {
         let walk = walk(root);
-        let mut extras = Self::default();
+        let hooks = runs_hooks.then(|| Hooks::of(root)).flatten();
+        let mut extras = Self { hooks, ..Self::default() };
         let mut room = EXTRA_ALL;
         let is_nested = |path: &str| walk.nested.iter().any(|folder| is_below(path, folder));
         for folder in &walk.nested {
@@ -1578,6 +1659,8 @@ impl Extras {
             let (all, largest) = sizes.fold((0, 0), |(all, largest), size| (all + size, size.max(largest)));
             if all <= EXTRA_ALL && largest <= EXTRA_FILE {
                 extras.nested.push(folder.clone());
+                let repository = Nested::at(&root.join(folder));
+                extras.repositories.extend(repository.map(|repository| (folder.clone(), repository)));
             } else {
                 extras.lacking.push(folder.clone());
             }
@@ -1617,6 +1700,11 @@ impl Extras {
         extras
     }
 
+    /// Whether they hold files that git ignores.
+    pub(crate) fn holds_files(&self) -> bool {
+        !self.files.is_empty()
+    }
+
     /// Whether they hold repositories, which are copied as they are at that time.
     pub(crate) fn holds_repositories(&self) -> bool {
         !self.nested.is_empty()
@@ -1644,6 +1732,15 @@ impl Extras {
         }
         for nested in &self.nested {
             copy_nested(&root.join(nested), folder, Path::new(nested))?;
+            if let Some(repository) = self.repositories.get(nested)
+                && folder.join(".git").is_dir()
+                && !leads_elsewhere(folder, &Path::new(nested).join(".git"))
+            {
+                repository.lay_out(&root.join(nested), &folder.join(nested))?;
+            }
+        }
+        if let Some(hooks) = &self.hooks {
+            hooks.lay_out(folder)?;
         }
         // What was installed since, for dependencies that the work lists.
         let lists_some =

@@ -26,6 +26,10 @@ pub trait Following {
     fn home(&self) -> Option<String> {
         None
     }
+    /// Where git finds the hook of this name, from the root of the workspace or absolute.
+    fn hook(&self, _name: &str) -> Option<String> {
+        None
+    }
 }
 
 /// A file that a gate runs, sources or includes.
@@ -56,6 +60,8 @@ pub struct Followed {
     pub programs: BTreeSet<String>,
     /// Whether it says where programs are looked for.
     pub sets_path: bool,
+    /// Whether it runs a hook of git by its name.
+    pub runs_hooks: bool,
 }
 
 /// What `command` runs, started in `dir`. The program that a script tests is the work itself and no part of the test.
@@ -73,7 +79,7 @@ pub fn follow(command: &str, dir: &str, files: &dyn Following) -> Followed {
     let mut runners: Vec<Runner> = Vec::new();
     let mut programs: BTreeSet<String> = BTreeSet::from(["sh".to_owned()]);
     let mut commands = 0_usize;
-    let mut sets_path = false;
+    let (mut sets_path, mut runs_hooks) = (false, false);
     let first = Reads::Shell { text: command.to_owned(), dir: dir.to_owned(), own_dir: dir.to_owned() };
     let mut queue: VecDeque<(Reads, Option<String>)> = VecDeque::from([(first, None)]);
     while let Some((reads, named_by)) = queue.pop_front() {
@@ -120,6 +126,9 @@ pub fn follow(command: &str, dir: &str, files: &dyn Following) -> Followed {
             Vec::new()
         };
         sets_path |= script.contains("PATH=");
+        let hooks: Vec<&str> = runs.commands.iter().filter_map(|words| hook_of_git(words)).collect();
+        runs_hooks |= !hooks.is_empty();
+        let hooks = hooks.into_iter().filter_map(|name| files.hook(name));
         let judging = judging_modules(&runs.expressions, files);
         let commands_found = if script.contains("PATH=") {
             commands_of_workspace(&script, &runs.commands, files)
@@ -128,7 +137,7 @@ pub fn follow(command: &str, dir: &str, files: &dyn Following) -> Followed {
         };
         let folders = folders_run(&runs.commands, &dir, files);
         let named = runs.files.iter().cloned().chain(included).chain(unread).chain(folders);
-        for name in named.chain(judging).chain(commands_found) {
+        for name in named.chain(judging).chain(commands_found).chain(hooks) {
             let is_pattern = name.contains(['*', '?', '[']);
             let paths = if is_pattern { files.matching(&name) } else { vec![name.clone()] };
             if is_pattern && !paths.is_empty() && !patterns.contains(&name) {
@@ -187,7 +196,7 @@ pub fn follow(command: &str, dir: &str, files: &dyn Following) -> Followed {
             }
         }
     }
-    Followed { files: found, patterns, absent, runners, programs, sets_path }
+    Followed { files: found, patterns, absent, runners, programs, sets_path, runs_hooks }
 }
 
 /// The modules that expressions load which do not compare by themselves: `python -c "import judge; judge.main()"`.
@@ -240,6 +249,14 @@ fn folders_run(commands: &[Vec<String>], dir: &str, files: &dyn Following) -> Ve
         }
     }
     all
+}
+
+/// The hook that a command runs by its name: `git hook run pre-push`.
+fn hook_of_git(words: &[String]) -> Option<&str> {
+    let (program, arguments) = words.split_first()?;
+    let at = arguments.windows(2).position(|pair| pair[0] == "hook" && pair[1] == "run")?;
+    let name = arguments[at + 2..].iter().find(|word| !word.starts_with('-'))?;
+    (program.rsplit('/').next() == Some("git") && !name.contains('/')).then_some(name.as_str())
 }
 
 /// The files that commands source.

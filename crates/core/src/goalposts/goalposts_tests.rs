@@ -251,6 +251,33 @@ impl Following for Files {
         let globs = crate::judge::glob::Globs::parse(&[pattern.to_owned()]).unwrap_or_default();
         self.0.keys().filter(|path| globs.matches(path)).map(|path| (*path).to_owned()).collect()
     }
+
+    fn hook(&self, name: &str) -> Option<String> {
+        Some(format!("hooks/{name}"))
+    }
+}
+
+#[test]
+fn hooks_that_a_gate_runs_by_their_names_are_followed() {
+    let files = Files(BTreeMap::from([
+        ("hooks/pre-push", "#!/bin/sh\nexec sh tests/run.sh\n"),
+        ("tests/run.sh", "true"),
+        ("check.sh", "git -C . hook run --ignore-missing pre-push\n"),
+        ("pre-push", "true"),
+    ]));
+    let hook = vec!["hooks/pre-push", "tests/run.sh"];
+    for (command, paths, runs_hooks) in [
+        ("git hook run pre-push", hook.clone(), true),
+        ("sh check.sh", [vec!["check.sh"], hook].concat(), true),
+        ("git hook run commit-msg", vec![], true),
+        ("git hook list pre-push", vec![], false),
+        ("git log hook run", vec![], false),
+        ("echo hook run pre-push", vec![], false),
+    ] {
+        let found = follow(command, "", &files);
+        let named: Vec<&str> = found.files.iter().map(|file| file.path.as_str()).collect();
+        assert_eq!((named, found.runs_hooks), (paths, runs_hooks), "{command}");
+    }
 }
 
 #[test]
@@ -554,7 +581,7 @@ fn imports_of_a_package_lead_where_checks_rest() {
     let new =
         r##"{"imports": {"#agree": "./lib/loose.js", "#calc": "./src/sums.js", "#new": "./src/new.js"}}"##;
     let rest_on = |path: &str| path == "lib/agree.js";
-    let checks = Checks { ask_for: &|_| true, rest_on: &rest_on };
+    let checks = Checks { ask_for: &|_| true, rest_on: &rest_on, shadows: &|_| false };
     let before: serde_json::Value =
         serde_json::from_str(&SharedFile::PackageJson.as_before_for(old, new, &checks)).unwrap();
     let expected =
@@ -603,6 +630,29 @@ fn snapshots_of_a_new_test_go_with_it() {
 }
 
 #[test]
+fn folders_of_sources_that_are_new_follow_those_that_were_there() {
+    let file = |folders: &str| format!("[tool.pytest.ini_options]\npythonpath = {folders}\n");
+    let shadows = |folder: &str| folder == "shim";
+    let checks = Checks { ask_for: &|_| true, rest_on: &|_| false, shadows: &shadows };
+    for (old, new, before) in [
+        // The sources moved: what is left in the old folder is found first.
+        ("[\".\"]", "[\"src\"]", "[\".\", \"src\"]"),
+        ("[\".\"]", "[\"src\", \".\"]", "[\".\", \"src\"]"),
+        ("\".\"", "\"src lib\"", "[\".\", \"src\", \"lib\"]"),
+        // A module in there would stand for a part of the runner.
+        ("[\".\"]", "[\"shim\", \".\"]", "[\".\"]"),
+        ("[\".\"]", "[\"/tmp/src\", \"../src\", \"src/../../x\"]", "[\".\"]"),
+        ("[\".\"]", "[]", "[\".\"]"),
+    ] {
+        let merged = SharedFile::PyprojectToml.as_before_for(&file(old), &file(new), &checks);
+        assert_eq!(merged, file(before), "{old} {new}");
+    }
+    // Where no folder of the workspace came first, none does.
+    let old = "[tool.pytest.ini_options]\ntestpaths = [\"tests\"]\n";
+    assert_eq!(SharedFile::PyprojectToml.as_before_for(old, &file("[\"src\"]"), &checks), old);
+}
+
+#[test]
 fn the_reports_of_runners_are_read() {
     for (output, ran, skipped, names) in [
         (
@@ -617,6 +667,22 @@ fn the_reports_of_runners_are_read() {
             1,
             vec!["krate tests::a"],
         ),
+        // What nextest shows of a test that failed, also when it is tried again, is counted in its summary.
+        (
+            "    Starting 2 tests across 2 binaries\n        PASS [   0.010s] (1/2) calc::calc fine\n        FAIL [   0.077s] (2/2) calc::calc adds\n  stdout ───\n\n    running 1 test\n    test adds ... FAILED\n\n    failures:\n        adds\n\n    test result: FAILED. 0 passed; 1 failed; 0 ignored; 0 measured; 1 filtered out; finished in 0.07s\n\n     Summary [   0.081s] 2 tests run: 1 passed, 1 failed, 0 skipped\n",
+            2,
+            0,
+            vec!["(1/2) calc::calc fine", "(2/2) calc::calc adds"],
+        ),
+        // Without such a summary it is somebody's indent around libtest.
+        ("    test result: ok. 2 passed; 0 failed; 0 ignored\n", 2, 0, vec![]),
+        // What libtest shows of a test that failed is not what it counted itself.
+        (
+            "test a ... FAILED\n\nfailures:\n\n---- a stdout ----\ntest inner ... ok\ntest result: ok. 7 passed; 0 failed\n\nfailures:\n    a\n\ntest result: FAILED. 0 passed; 1 failed\n",
+            1,
+            0,
+            vec!["a"],
+        ),
         ("..F [100%]\n=========== 1 failed, 2 passed, 1 skipped in 0.12s ===========\n", 3, 1, vec![]),
         ("3 passed in 0.01s\n", 3, 0, vec![]),
         ("\u{1b}[32m\u{1b}[1m2 passed\u{1b}[0m, 1 warning\u{1b}[32m in 0.01s\u{1b}[0m\n", 2, 0, vec![]),
@@ -624,6 +690,11 @@ fn the_reports_of_runners_are_read() {
         ("no tests ran in 0.00s\n", 0, 0, vec![]),
         ("...\n----\nRan 3 tests in 0.001s\n\nOK (skipped=1)\n", 2, 1, vec![]),
         ("Ran 3 tests in 0.001s\n\nFAILED (failures=1)\n", 3, 0, vec![]),
+        // Parts of one test that failed, and what a module takes down, are no tests of their own.
+        ("Ran 2 tests in 0.001s\n\nFAILED (failures=3, errors=1)\n", 2, 0, vec![]),
+        ("Ran 5 tests in 0.001s\n\nOK\nRan 2 tests in 0.001s\n\nFAILED (failures=3)\n", 7, 0, vec![]),
+        // What a class sets up failed, before any test.
+        ("Ran 0 tests in 0.001s\n\nFAILED (errors=1)\n", 1, 0, vec![]),
         (
             "✔ adds (1.2ms)\nℹ tests 2\nℹ suites 0\nℹ pass 1\nℹ fail 1\nℹ cancelled 0\nℹ skipped 0\nℹ todo 0\n",
             2,
@@ -735,9 +806,8 @@ fn a_report_that_shows_less_says_what_is_missing() {
     let report = |passed, failed, names: &[&str]| TestReport {
         passed,
         failed,
-        skipped: 0,
-        failed_names: Default::default(),
         names: names.iter().map(|name| (*name).to_owned()).collect(),
+        ..TestReport::default()
     };
     for (before, now, why) in [
         (report(1, 2, &[]), Some(report(3, 0, &[])), None),
@@ -831,7 +901,7 @@ fn a_report_that_is_not_what_it_claims_to_be_is_no_more_than_its_words() {
         ("-3 passed in 0.01s\n", None),
         (
             "Ran 4294967295 tests in 0.001s\nRan 9 tests in 0.001s\nFAILED (failures=4294967295, errors=9)\n",
-            Some((0, u32::MAX, 0)),
+            Some((u32::MAX - 9, u32::MAX, 0)),
         ),
         // Words that only look like a summary.
         ("we have passed in 3 places\n", None),

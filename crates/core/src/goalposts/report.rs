@@ -20,6 +20,10 @@ pub struct TestReport {
     pub passed: u32,
     pub failed: u32,
     pub skipped: u32,
+    /// How many of the failures are beyond the tests that ran: unittest counts every part of a test (`subTest`) that fails, and what
+    /// classes and modules set up.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub surplus_failures: u32,
     /// The tests that ran, where the runner names them; empty if there are too many.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub names: BTreeSet<String>,
@@ -31,7 +35,7 @@ pub struct TestReport {
 impl TestReport {
     /// How many tests ran.
     pub fn ran(&self) -> u32 {
-        self.passed.saturating_add(self.failed)
+        self.passed.saturating_add(self.failed).saturating_sub(self.surplus_failures)
     }
 
     /// Why the tests of `now` show less than these did, in words that follow the name of the gate; `None` if they do not.
@@ -55,6 +59,11 @@ impl TestReport {
     }
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
 /// Reads the output of a check while it streams by.
 #[derive(Debug, Default)]
 pub struct ReportReader {
@@ -67,11 +76,16 @@ pub struct ReportReader {
     is_summary_seen: bool,
     /// Whether go tells of every test; otherwise it names only those that fail.
     go_tells_all: bool,
-    /// What Maven reported of single classes, which counts if the line about all of them does not come.
-    of_classes: Counts,
+    /// What was reported of single classes or tests, which counts if the line about all of them does not come.
+    of_parts: Counts,
+    /// How many tests unittest ran, until it says how many of them failed.
+    unittest_ran: u32,
+    surplus_failures: u32,
+    /// Whether libtest shows what tests that failed have printed. Reports in there are those of runners that the tests started.
+    shows_output_of_tests: bool,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Counts {
     passed: u32,
     failed: u32,
@@ -100,29 +114,32 @@ impl ReportReader {
         if !self.is_summary_seen {
             return None;
         }
-        let counts = if self.counts.passed + self.counts.failed + self.counts.skipped == 0 {
-            self.of_classes
-        } else {
-            self.counts
-        };
+        let counts = if self.counts == Counts::default() { self.of_parts } else { self.counts };
         let Counts { passed, failed, skipped } = counts;
         let names = if self.has_too_many_names { BTreeSet::new() } else { self.names };
-        Some(TestReport { passed, failed, skipped, names, failed_names: self.failed_names })
+        let (surplus_failures, failed_names) = (self.surplus_failures, self.failed_names);
+        Some(TestReport { passed, failed, skipped, surplus_failures, names, failed_names })
     }
 
     fn end_line(&mut self) {
         let line = std::mem::take(&mut self.line);
         let line = String::from_utf8_lossy(&line);
+        let is_indented = line.starts_with([' ', '\t']);
         let line = line.trim();
         // The shortest line that says something: `3 pass`. A flood of `y` is not read word by word.
         if line.len() > 4 {
-            self.read(line);
+            self.read(line, is_indented);
         }
     }
 
-    fn read(&mut self, line: &str) {
+    fn read(&mut self, line: &str, is_indented: bool) {
+        let is_shown = line.starts_with("---- ") && line.ends_with(" stdout ----");
+        self.shows_output_of_tests = is_shown || self.shows_output_of_tests && line != "failures:";
+        // libtest indents nothing. nextest shows what it said of a single test with an indent, and counts that test itself.
+        let is_part = is_indented && (line.starts_with("test result: ") || line.starts_with("test "));
         self.go_tells_all |= line.starts_with("=== RUN");
         let is_told = self.go_tells_all || !line.starts_with("--- ");
+        let is_told = is_told && !is_part && !self.shows_output_of_tests;
         if let Some(name) = name_of_test(line).filter(|_| is_told) {
             if self.names.len() < MAX_NAMES {
                 self.names.insert(name.to_owned());
@@ -130,18 +147,29 @@ impl ReportReader {
                 self.has_too_many_names = true;
             }
         }
+        // What a test prints hides no failure.
         if let Some(name) = name_of_failed(line).filter(|_| self.failed_names.len() < MAX_NAMES) {
             self.failed_names.insert(name.to_owned());
+        }
+        if self.shows_output_of_tests {
+            return;
         }
         let Some(summary) = summary(line) else { return };
         self.is_summary_seen = true;
         match summary {
+            Summary::Sum(counts) if is_part => self.of_parts.add(counts),
             Summary::Sum(counts) => self.counts.add(counts),
-            Summary::OfClass(counts) => self.of_classes.add(counts),
-            Summary::Ran(ran) => self.counts.passed = self.counts.passed.saturating_add(ran),
+            Summary::OfClass(counts) => self.of_parts.add(counts),
+            Summary::Ran(ran) => {
+                self.unittest_ran = ran;
+                self.counts.passed = self.counts.passed.saturating_add(ran);
+            }
             Summary::Failed(failed) => {
+                // Where what a class sets up fails, none of its tests ran: that it failed stays.
+                let surplus = failed.saturating_sub(self.unittest_ran.max(1));
+                self.surplus_failures = self.surplus_failures.saturating_add(surplus);
                 self.counts.failed = self.counts.failed.saturating_add(failed);
-                self.counts.passed = self.counts.passed.saturating_sub(failed);
+                self.counts.passed = self.counts.passed.saturating_sub(failed.min(self.unittest_ran));
             }
             Summary::Skipped(skipped) => {
                 self.counts.skipped = self.counts.skipped.saturating_add(skipped);

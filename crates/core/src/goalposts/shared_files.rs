@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use toml_edit::{DocumentMut, Item, Table};
 
 use super::{GoalpostKind, conventions::kind_of, doc_tests};
-use crate::judge::tamper::rust_test_items;
+use crate::{judge::tamper::rust_test_items, policy::stays_inside};
 
 /// A kind of file that is shared with other work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -33,6 +33,9 @@ pub struct Checks<'a> {
     pub ask_for: &'a dyn Fn(&str) -> bool,
     /// Whether the file at this path, from the folder of the shared file, decides with the checks.
     pub rest_on: &'a dyn Fn(&str) -> bool,
+    /// Whether the folder at this path, from the folder of the shared file, holds a module that would be taken for a part of the
+    /// runner if modules were looked for there.
+    pub shadows: &'a dyn Fn(&str) -> bool,
 }
 
 /// The keys of `package.json` that decide as a whole.
@@ -165,7 +168,7 @@ impl SharedFile {
     /// `new` with the deciding part of `old`: the file as it would be if the agent had left the goalposts alone. Where one of
     /// them cannot be read as what it is, that is `old`, as a whole.
     pub fn as_before(self, old: &str, new: &str) -> String {
-        self.as_before_for(old, new, &Checks { ask_for: &|_| true, rest_on: &|_| false })
+        self.as_before_for(old, new, &Checks { ask_for: &|_| true, rest_on: &|_| false, shadows: &|_| true })
     }
 
     /// The same where `checks` tell what they need.
@@ -173,7 +176,8 @@ impl SharedFile {
         let merged = match self {
             Self::PackageJson => package_as_before(old, new, checks.rest_on),
             Self::CargoToml => toml_as_before(old, new, CARGO_KEYS, Some(checks.ask_for)),
-            Self::PyprojectToml => toml_as_before(old, new, PYPROJECT_TABLES, None),
+            Self::PyprojectToml => toml_as_before(old, new, PYPROJECT_TABLES, None)
+                .map(|before| with_new_folders_of_sources(before, new, checks.shadows)),
             Self::SetupCfg => {
                 let kept = sections(new).into_iter().filter(|section| !section.decides);
                 let before = sections(old).into_iter().filter(|section| section.decides);
@@ -513,6 +517,46 @@ fn toml_as_before(
         cargo_lists_as_before(&old, &mut new, is_asked_for);
     }
     Some(new.to_string())
+}
+
+/// `before` with the folders that `new` looks for modules in, behind those that were there: where sources have moved, their tests
+/// find them there, and whatever was found before still is. Where no folder of the workspace was looked at, none is.
+fn with_new_folders_of_sources(before: String, new: &str, shadows: &dyn Fn(&str) -> bool) -> String {
+    const PATH: &[&str] = &["tool", "pytest", "ini_options", "pythonpath"];
+    let folders = |document: &DocumentMut| -> Vec<String> {
+        let Some(item) = at(document, PATH) else { return Vec::new() };
+        match item.as_str() {
+            Some(text) => text.split_whitespace().map(str::to_owned).collect(),
+            None => item
+                .as_array()
+                .into_iter()
+                .flatten()
+                .filter_map(toml_edit::Value::as_str)
+                .map(str::to_owned)
+                .collect(),
+        }
+    };
+    let (Ok(mut document), Ok(new)) = (before.parse::<DocumentMut>(), new.parse::<DocumentMut>()) else {
+        return before;
+    };
+    let mut all = folders(&document);
+    let is_inside = |folder: &String| stays_inside(folder) && !folder.split('/').any(|part| part == "..");
+    let more: Vec<String> = folders(&new)
+        .into_iter()
+        .filter(|folder| !all.contains(folder) && is_inside(folder) && !shadows(folder))
+        .collect();
+    let Some((last, above)) = PATH.split_last().filter(|_| !all.is_empty() && !more.is_empty()) else {
+        return before;
+    };
+    all.extend(more);
+    let mut table: Option<&mut dyn toml_edit::TableLike> = Some(document.as_table_mut());
+    for key in above {
+        table = table.and_then(|table| table.get_mut(key)).and_then(Item::as_table_like_mut);
+    }
+    if let Some(table) = table {
+        table.insert(last, toml_edit::value(all.into_iter().collect::<toml_edit::Array>()));
+    }
+    document.to_string()
 }
 
 /// Members that were there are members again, and binaries are tested as they were.

@@ -113,6 +113,17 @@ pub(crate) fn folders_of_checkout(dir: &Path) -> Option<(PathBuf, PathBuf)> {
     (is_head && has_parts && is_plain).then_some((git_dir, common_dir))
 }
 
+/// The folder that git keeps of the repository whose work tree is `dir`; in a submodule it lies elsewhere.
+pub(crate) fn git_dir_of(dir: &Path) -> Option<PathBuf> {
+    let entry = dir.join(".git");
+    let kind = fs::symlink_metadata(&entry).ok()?.file_type();
+    if kind.is_dir() {
+        return Some(entry);
+    }
+    let named = kind.is_file().then(|| path_in(&entry, b"gitdir: ")).flatten()?;
+    fs::canonicalize(dir.join(named)).ok()
+}
+
 /// Whether a configuration says nothing that decides what kind of repository it is, beyond what `git init` writes.
 pub(crate) fn has_plain_format(config: &str) -> bool {
     config.lines().all(|line| {

@@ -45,6 +45,7 @@ use std::{
 use dacapo_core::ids::LoopId;
 use jiff::Timestamp;
 
+pub(crate) use clone::Nested;
 pub(crate) use known::keep_filled;
 pub use of_loop::{
     KeptSnapshot, Restored, SnapshotChoice, SnapshotError, WorkDone, changed_paths, difference, forget, list,

@@ -135,6 +135,8 @@ pub(crate) struct Supervisor<'a> {
     kept: Option<String>,
     /// New files that the kept tree holds and that rules of the agent's own hide from git: no checkout gets them.
     hidden: Vec<String>,
+    /// Files that git ignores and that the agent has put under version control.
+    unhidden: Vec<String>,
     /// The snapshot that is checked out for gates, and where.
     checkout: Option<GateCheckout>,
     /// The tests, and what decides which of them run.

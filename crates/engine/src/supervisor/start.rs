@@ -453,6 +453,7 @@ impl<'a> SupervisorParts<'a> {
             folder: self.folder,
             kept: self.kept,
             hidden: Vec::new(),
+            unhidden: Vec::new(),
             checkout: None,
             goalposts: self.goalposts,
             extras: self.extras,

@@ -214,10 +214,11 @@ impl StartingPoint {
                      its times, its beginning and its end"
                 ));
             }
+            let runs_hooks = reach.runs_hooks;
             (at_start.goalposts, at_start.gate_runners) = (Some(goalposts), reach.runners);
             if workspace.is_git() && policy.gates.run_in != GateIn::Clean {
                 let tracked: HashSet<Vec<u8>> = workspace.files(&base.snapshot)?.into_iter().collect();
-                at_start.extras = Some(Extras::begin(&root, &tracked));
+                at_start.extras = Some(Extras::begin(&root, &tracked, runs_hooks));
             } else if !workspace.is_git()
                 && policy.gates.tests == TestsMode::Checked
                 && at_start.goalposts.as_ref().is_some_and(|posts| posts.seal().tests > 0)

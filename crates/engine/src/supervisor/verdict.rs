@@ -30,7 +30,7 @@ use super::{SuperviseError, Supervisor, answers};
 use crate::{
     checkouts,
     git::{Git, LinksAtStart, WorkspaceError},
-    goalposts::{Stamp, WatchedGoalposts, is_installed, rewritten},
+    goalposts::{Extras, Stamp, WatchedGoalposts, is_installed, rewritten},
     items::{ChangedFile, marks_of},
     must_fail::{MustFailFiles, tests_of_claim},
     repository::Repository,
@@ -234,6 +234,14 @@ impl Supervisor<'_> {
         let ([mut old, mut new], commits) =
             workspace.look_back([&base.snapshot, &snapshot], &looked_at, base.head.as_deref())?;
         let contents = [old.split_off(sources.len()), new.split_off(sources.len())];
+        self.unhidden.clear();
+        let has_ignored = self.extras.as_ref().is_some_and(Extras::holds_files);
+        if !commits.is_empty() && !started.policy.commits() && (paths.is_empty() || has_ignored) {
+            self.unhidden = ignored_and_new_in_head(workspace, &snapshot, base.head.as_deref())?;
+        }
+        if paths.is_empty() {
+            paths = self.unhidden.clone();
+        }
         let scan = scan(&sources, &[old, new]);
         let judged = marks.map(|marks| marks.judge(changed_files(&watched, &contents))).unwrap_or_default();
         paths.retain(|path| !judged.only_marks.contains(path));
@@ -390,6 +398,10 @@ impl Supervisor<'_> {
                 if let Some(extras) = &self.extras {
                     extras.lay_out(workspace.root(), &folder).map_err(at)?;
                 }
+                // Of those that the agent has committed, a clone would say that they are under version control. What they hold is
+                // what they held at the start.
+                let unhidden = self.unhidden.iter().filter(|path| folder.join(path).is_file());
+                listed.extend(unhidden.cloned());
                 if let Some(goalposts) = &self.goalposts {
                     goalposts.as_elsewhere(&folder);
                     if goalposts.has_new_packages() {
@@ -577,6 +589,23 @@ pub(crate) fn lay_out(
         }
         _ => Ok(()),
     }
+}
+
+/// Ignored files that the agent has put under version control: they are in no snapshot, and they are work. `base` is the commit before
+/// the agent's.
+fn ignored_and_new_in_head(
+    workspace: &Workspace,
+    snapshot: &str,
+    base: Option<&str>,
+) -> Result<Vec<String>, WorkspaceError> {
+    let files = workspace.committed_and_ignored(snapshot)?;
+    let paths: Vec<&[u8]> = files.iter().map(|path| path.as_bytes()).collect();
+    let before = match base {
+        Some(base) if !paths.is_empty() => workspace.files_at(base, &paths)?,
+        _ => vec![None; paths.len()],
+    };
+    let new = files.iter().zip(before).filter(|(_, before)| before.is_none());
+    Ok(new.map(|(path, _)| path.clone()).collect())
 }
 
 /// Copies files, by their paths from the top, as they are in the workspace.
