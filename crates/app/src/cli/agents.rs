@@ -101,7 +101,7 @@ pub(super) fn choose(
     if let Err(error) = programs.find(program(&command)) {
         obstacle = Some(match effective.agent.value {
             None => {
-                warnings.push(format!("what is shown is how {name}, the first looked for, would be started"));
+                warnings.push(format!("no agent is installed; this shows how {name} would be started"));
                 none_installed(&definition, wanted.transport)
             }
             Some(_) => missing(&error, &definition, wanted.transport),
