@@ -673,6 +673,9 @@ fn show(name: &str, value: &Value) -> String {
             dacapo_core::duration::Millis(n.as_u64().unwrap_or_default()).to_string()
         }
         Value::Array(list) if list.is_empty() => "none".to_owned(),
+        Value::Array(list) if list.iter().all(Value::is_string) => {
+            list.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(", ")
+        }
         Value::Object(map) if map.is_empty() => "none".to_owned(),
         Value::Object(map) if name.starts_with("per_") => {
             let parts = map.iter().filter(|(_, value)| !value.is_null());

@@ -72,11 +72,11 @@ fn explain_shows_trust_and_asks_nobody() {
         let wanted = |line: &&str| ["gate ", "trust", "protect"].iter().any(|word| line.starts_with(word));
         text.lines().filter(wanted).map(|line| line.to_owned() + "\n").collect::<String>()
     };
-    insta::assert_snapshot!(trust(&explain()), @r#"
+    insta::assert_snapshot!(trust(&explain()), @"
     gate               touch canary                                                 .dacapo/config.yaml:1
-    protect            ["tests/**"]                                                 .dacapo/config.yaml:2
+    protect            tests/**                                                     .dacapo/config.yaml:2
     trust              not trusted; `dacapo run` would ask                          [WORKSPACE]
-    "#);
+    ");
     env.run(["trust", "--yes"]).assert_code(0);
     assert!(explain().contains("trust              trusted "), "{}", explain());
     env.write(CONFIG, "gates: [touch canarY]\n");
