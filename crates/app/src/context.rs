@@ -68,8 +68,9 @@ impl Context {
             .map_err(|error| UserError::usage(format!("cannot work in `{}`: {error}", dir.display())))?;
         if real.to_str().is_none() {
             let message = format!("the path of this folder is not UTF-8: `{}`", real.display());
-            return Err(UserError::usage(message)
-                .hint("the journal keeps paths as text; rename the folder, or work in a copy under another name"));
+            return Err(UserError::usage(message).hint(
+                "the journal keeps paths as text; rename the folder, or work in a copy under another name",
+            ));
         }
         if real.is_dir() {
             Ok(real)

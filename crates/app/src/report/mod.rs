@@ -17,7 +17,11 @@ use dacapo_engine::process::background::is_background;
 use std::io::{IsTerminal, Write};
 
 use clap::Args;
-use dacapo_core::{loop_machine::LoopMachine, unit::schedule::RunMachine, view::{after_run, is_stopped}};
+use dacapo_core::{
+    loop_machine::LoopMachine,
+    unit::schedule::RunMachine,
+    view::{after_run, is_stopped},
+};
 use dacapo_engine::{observer::Observer, scheduler::RunFinished, store::Kind, supervisor::Finished};
 
 use screen::Screen;

@@ -170,7 +170,8 @@ fn a_workspace_that_an_agent_fills_ends_the_loop_as_a_full_disk_does() {
     let first = format!("{mount} && git -C {folder} init -q && git -C {folder} {commit}");
     let disk = OwnDisk::small_after(&env, "64m", &first);
     let agent = "sh -c 'head -c 9000000 /dev/zero > big; echo \"<promise>DONE</promise>\"'";
-    let output = disk.run(&["run", "x", "--task", "t", "--gate", "test -f big", "-n", "2", "--agent-cmd", agent]);
+    let output =
+        disk.run(&["run", "x", "--task", "t", "--gate", "test -f big", "-n", "2", "--agent-cmd", agent]);
     assert_ended_well(&output, 5, "failed (disk): the disk is full: ");
     assert!(output.stdout.contains("`df -h` shows which disk is full"), "{}", output.stdout);
 }

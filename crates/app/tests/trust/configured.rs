@@ -138,7 +138,8 @@ fn explain_says_of_tests_that_are_only_checked_that_they_are() {
     env.write("tests/check.sh", "test -f done\n");
     let agent = env.agent_cmd();
     for (mode, word) in [("sealed", "sealed  "), ("checked", "checked  ")] {
-        let told = env.run(["explain", "run", "x", "--tests", mode, "--agent-cmd", &agent]).assert_code(0).stdout;
+        let told =
+            env.run(["explain", "run", "x", "--tests", mode, "--agent-cmd", &agent]).assert_code(0).stdout;
         let line = told.lines().find(|line| line.contains("tests/check.sh") && !line.starts_with("gate "));
         let lines: Vec<&str> = told.lines().filter(|line| line.starts_with(word)).collect();
         assert!(lines.iter().any(|line| line.contains(" tests/check.sh ")), "{mode}: {line:?}");

@@ -243,7 +243,8 @@ fn another_limit_that_the_user_chose_begins_another_turn() {
 fn a_question_that_a_later_run_has_taken_up_needs_nobody() {
     let world = World::new();
     let key = world.env.root().join("key");
-    let asks = format!("test -f {0} || {{ echo '<blocked>there is no key</blocked>'; exit 1; }}", key.display());
+    let asks =
+        format!("test -f {0} || {{ echo '<blocked>there is no key</blocked>'; exit 1; }}", key.display());
     world.plan("a", &[]).task("a", 1, &[], "test -f a.txt", &format!("do: {asks}\ndo: touch a.txt"));
     world.unit("b", 1, &["a"]).unit("c", 1, &[]).commit();
     world.run(&[]).assert_code(4);

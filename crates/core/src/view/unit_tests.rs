@@ -355,7 +355,11 @@ fn a_run_has_a_reason_and_a_step_that_works() {
             "`dacapo resume r1 --max-tokens N` goes on.",
         ),
         (Some(failed("budget", "auth: cost 1 of 1 USD today")), "today", "`dacapo resume r1` goes on."),
-        (Some(failed("person", "auth: which port?")), "A person is needed: auth: which port?.", "`dacapo resume r1` goes on."),
+        (
+            Some(failed("person", "auth: which port?")),
+            "A person is needed: auth: which port?.",
+            "`dacapo resume r1` goes on.",
+        ),
         (Some(failed("max_time", "used up")), "used up", "`dacapo resume r1 --max-time DUR` goes on."),
     ] {
         let first = envelope(0, RunEvent::OrchStarted(Box::new(begun(MergeMode::Merge))));

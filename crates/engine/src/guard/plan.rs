@@ -200,7 +200,8 @@ pub(super) fn look_at_machine(
         if let Some(NamesHeld { held, folders, not_held }) = holding {
             held.paths().map(Path::to_owned).collect::<Vec<_>>().iter().for_each(|path| all.protect(path));
             folders.iter().for_each(|folder| all.protect(folder));
-            all.open.extend(can_appear(&not_held, "the folder cannot be written, or the name could not be held"));
+            all.open
+                .extend(can_appear(&not_held, "the folder cannot be written, or the name could not be held"));
             all.held = held;
         }
     }

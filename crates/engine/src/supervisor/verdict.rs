@@ -46,7 +46,11 @@ const NAMED: usize = 20;
 /// and dacapo runs it with `LC_ALL=C`.
 fn not_examined(why: String) -> Input {
     let is_full = ["No space left on device", "Disk quota exceeded"].iter().any(|words| why.contains(words));
-    if is_full { Input::DiskFailed(format!("the disk is full: {why}")) } else { Input::ExaminationFailed(why) }
+    if is_full {
+        Input::DiskFailed(format!("the disk is full: {why}"))
+    } else {
+        Input::ExaminationFailed(why)
+    }
 }
 
 impl Supervisor<'_> {
