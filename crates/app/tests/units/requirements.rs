@@ -248,6 +248,8 @@ fn an_answer_waits_for_the_unit_to_go_on() {
     assert!(output.reason().starts_with("dacapo: stopped (person): a: "), "{output:?}");
     let status = world.env.run(["status"]).assert_code(0).stdout;
     assert!(status.contains("waits for a person"), "{status}");
+    let list = world.env.run(["unit", "list"]).assert_code(0).stdout;
+    assert!(list.contains("a     0/1    waits for a person"), "{list}");
     for (id, because) in [("a", "A person is needed: "), ("-", "A person is needed: a: ")] {
         let why = world.env.run(["why", id]).assert_code(0).stdout;
         assert!(why.starts_with(because) && why.contains("`dacapo steer "), "{why}");

@@ -583,6 +583,8 @@ pub fn why_run(view: &RunView, units: &[UnitView]) -> Why {
         ("completed", _) => (format!("Completed: {detail}."), "`dacapo status` shows its units.".to_owned()),
         (state, Some(reason)) => {
             let because = match (state, reason) {
+                // A question ends with its own mark.
+                (_, "person") if detail.ends_with(['?', '!']) => format!("A person is needed: {detail}"),
                 (_, "person") => format!("A person is needed: {detail}."),
                 ("stopped", _) => format!("Stopped ({reason}): {detail}."),
                 _ => format!("Failed ({reason}): {detail}."),

@@ -357,7 +357,7 @@ fn a_run_has_a_reason_and_a_step_that_works() {
         (Some(failed("budget", "auth: cost 1 of 1 USD today")), "today", "`dacapo resume r1` goes on."),
         (
             Some(failed("person", "auth: which port?")),
-            "A person is needed: auth: which port?.",
+            "A person is needed: auth: which port?",
             "`dacapo resume r1` goes on.",
         ),
         (Some(failed("max_time", "used up")), "used up", "`dacapo resume r1 --max-time DUR` goes on."),
@@ -367,6 +367,7 @@ fn a_run_has_a_reason_and_a_step_that_works() {
         event.into_iter().for_each(|event| view.apply(&envelope(1, event)));
         let why = why_run(&view, &[]);
         assert!(why.because.contains(because) && why.next.contains(next), "{why:?}");
+        assert!(!why.because.contains("?."), "{why:?}");
     }
 }
 
