@@ -1,5 +1,7 @@
 //! `dacapo approve` and `dacapo reject`: the answer of a person to the question of a run.
 
+use std::time::{Duration, Instant};
+
 use clap::Args;
 use dacapo_core::{
     event::LoopEvent,
@@ -13,13 +15,18 @@ use dacapo_core::{
     },
 };
 use dacapo_engine::{
-    client::{Client, StreamId, TaskSeen},
+    client::{Client, StreamId, TaskSeen, WorkflowSeen},
     observer::NoObserver,
     performer::{self, ResumeWorkflow},
 };
 
 use super::{detach, say, task, value, workflow};
 use crate::{context::Context, error::UserError};
+
+/// How long a process that performs a run may take to read an answer.
+const READING: Duration = Duration::from_secs(3);
+/// How often it is looked whether it has.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// How long the ids of runs are.
 const ID_LENGTH: usize = 10;
@@ -130,7 +137,14 @@ fn answer(cx: &Context, id: Option<&str>, text: Option<&str>, decision: &str) ->
     };
     let request =
         Request::Answer { decision: decision.to_owned(), text: text.to_owned(), question: question.question };
-    let is_performed = client.request(&StreamId::Run(id.clone()), &request)?;
+    let asked = question.question;
+    let is_performed = client.request(&StreamId::Run(id.clone()), &request)?
+        && is_read(|| {
+            let seen = client.workflow_of_id(&id)?;
+            let is_open =
+                |seen: &WorkflowSeen| seen.view.question.as_ref().is_some_and(|q| q.question == asked);
+            Ok(seen.map(|seen| (is_open(&seen), seen.is_running)))
+        })?;
     if is_stale {
         if !is_performed {
             client.start(["resume", id.as_str(), "--is-answer"])?;
@@ -224,12 +238,33 @@ fn answer_task(
     }
     let request =
         Request::Answer { decision: decision.to_owned(), text: text.to_owned(), question: question.question };
-    if client.request(&StreamId::Run(id.clone()), &request)? {
+    let asked = question.question;
+    let is_performed = client.request(&StreamId::Run(id.clone()), &request)?
+        && is_read(|| {
+            let seen = client.task_of_id(id)?;
+            let is_open = |seen: &TaskSeen| seen.view.question.as_ref().is_some_and(|q| q.question == asked);
+            Ok(seen.map(|seen| (is_open(&seen), seen.is_running)))
+        })?;
+    if is_performed {
         say(format!("Task {task} has the answer."));
         return Ok(0);
     }
     task::run::require_consent_to_answer(cx, client, &seen.view)?;
     detach::start_tasks(client, ["resume", id.as_str(), "--is-answer"], &[task.as_str()])
+}
+
+/// Whether the process that performs a run reads the answer that was left for it. One that was about to leave, because it has just
+/// asked, reads nothing more: then another one has to go on. `look` says whether the question is open and whether a process
+/// performs the run.
+fn is_read(look: impl Fn() -> Result<Option<(bool, bool)>, UserError>) -> Result<bool, UserError> {
+    let until = Instant::now() + READING;
+    loop {
+        match look()? {
+            Some((true, false)) => return Ok(false),
+            Some((true, true)) if Instant::now() < until => std::thread::sleep(LOOK_AGAIN),
+            _ => return Ok(true),
+        }
+    }
 }
 
 /// Whether the workflow has no changes for a rejection.
