@@ -67,7 +67,10 @@ impl Context {
             .canonicalize()
             .map_err(|error| UserError::usage(format!("cannot work in `{}`: {error}", dir.display())))?;
         if real.to_str().is_none() {
-            return Err(UserError::usage(format!("the path of `{}` is not UTF-8", dir.display())));
+            let message = format!("the path of this folder is not UTF-8: `{}`", real.display());
+            return Err(UserError::usage(message).hint(
+                "the journal keeps paths as text; rename the folder, or work in a copy under another name",
+            ));
         }
         if real.is_dir() {
             Ok(real)

@@ -566,6 +566,9 @@ impl Origin {
 }
 
 impl GateSpec {
+    /// The name of dacapo's own check that every conflict marker is gone.
+    pub const NO_MARKERS: &str = "no conflict markers";
+
     /// The check that every conflict marker is gone.
     pub(crate) fn no_markers(paths: &[String]) -> Self {
         let mut run = String::from("for file in");
@@ -577,7 +580,7 @@ impl GateSpec {
             "; do\n  [ -f \"$file\" ] || continue\n  if grep -nE '^(<<<<<<<|>>>>>>>|\\|\\|\\|\\|\\|\\|\\|)( |$)' -- \"$file\"; then \
              echo \"$file: conflict markers\"; exit 1; fi\ndone",
         );
-        Self { name: "no conflict markers".to_owned(), ..Self::of_command(&run) }
+        Self { name: Self::NO_MARKERS.to_owned(), ..Self::of_command(&run) }
     }
 
     /// A gate that was typed and is named by its command.

@@ -63,7 +63,7 @@ pub(crate) fn routes() -> Vec<Route> {
             .answers("text/plain"),
         Route::get("/api/loops/{id}/receipt", read, "The proof of a finished loop.", receipt),
         Route::get("/api/loops/{id}/snapshots", read, "The kept states of a loop's workspace.", snapshots),
-        Route::get("/api/attention", read, "Who needs a person, most urgent first.", attention),
+        Route::get("/api/attention", read, "What needs a person, most urgent first.", attention),
         Route::get("/api/board", read, "The board: lanes with cards, the agents at work, who needs a person, and sums.", board),
         Route::get("/api/report", read, "What ended, waits and needs a person, as `report --json`.", report)
             .query(&[("since", "how far to look back; 12h if not given")]),

@@ -42,8 +42,8 @@ pub(super) struct Wanted<'a> {
 }
 
 impl Chosen {
-    /// The program of `--agent-cmd`. dacapo does not know how it is installed, so a missing one is found when it starts.
-    pub(super) fn typed(line: &str, wanted: Wanted<'_>) -> Result<Self, UserError> {
+    /// The program of `--agent-cmd`. dacapo does not know how it is installed.
+    pub(super) fn typed(line: &str, wanted: Wanted<'_>, programs: &mut Programs) -> Result<Self, UserError> {
         let mut command = AgentCommand::parse(line, wanted.extra).map_err(UserError::usage)?;
         match wanted.transport {
             Transport::Acp => command = command.over_acp(wanted.tools),
@@ -62,7 +62,12 @@ impl Chosen {
             *program = absolute.to_string_lossy().into_owned();
         }
         let from = Source::Flag("--agent-cmd");
-        Ok(Self { command, from, fallback: Vec::new(), obstacle: None, warnings: Vec::new() })
+        let missing = programs.find(program(&command)).err();
+        let obstacle = missing.map(|error| {
+            UserError::environment(&error)
+                .hint("`dacapo doctor` lists the agents found; `--agent-cmd CMD` names any program")
+        });
+        Ok(Self { command, from, fallback: Vec::new(), obstacle, warnings: Vec::new() })
     }
 }
 
@@ -101,7 +106,7 @@ pub(super) fn choose(
     if let Err(error) = programs.find(program(&command)) {
         obstacle = Some(match effective.agent.value {
             None => {
-                warnings.push(format!("what is shown is how {name}, the first looked for, would be started"));
+                warnings.push(format!("no agent is installed; this shows how {name} would be started"));
                 none_installed(&definition, wanted.transport)
             }
             Some(_) => missing(&error, &definition, wanted.transport),

@@ -1,5 +1,7 @@
 //! `dacapo approve` and `dacapo reject`: the answer of a person to the question of a run.
 
+use std::time::{Duration, Instant};
+
 use clap::Args;
 use dacapo_core::{
     event::LoopEvent,
@@ -13,7 +15,7 @@ use dacapo_core::{
     },
 };
 use dacapo_engine::{
-    client::{Client, StreamId, TaskSeen},
+    client::{Client, StreamId, TaskSeen, WorkflowSeen},
     observer::NoObserver,
     performer::{self, ResumeWorkflow},
 };
@@ -21,14 +23,19 @@ use dacapo_engine::{
 use super::{detach, say, task, value, workflow};
 use crate::{context::Context, error::UserError};
 
+/// How long a process that performs a run may take to read an answer.
+const READING: Duration = Duration::from_secs(3);
+/// How often it is looked whether it has.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
 /// How long the ids of runs are.
 const ID_LENGTH: usize = 10;
 
 /// Approve what a workflow or a task asks about, or a claim that was refused for its tests
 ///
-/// Of a loop whose newest claim is `narrowed`, this accepts that very tree; look at the difference first. So it does if a claim was
-/// refused because a test runner, a program or a setting outside of the workspace changed. If the workspace has moved on, nothing is
-/// approved.
+/// If the newest claim of a loop was refused as `narrowed`, this accepts exactly that tree; look at the difference first. The same
+/// holds if the claim was refused because a test runner, a program or a setting outside of the workspace changed. If the workspace
+/// has changed since, nothing is approved.
 ///
 /// Of a task whose review does not come to an end, this takes the work as it is; an agent that is blocked goes on with what you
 /// say. The approval holds for the files that the question is about; if they have changed since, it does not count, the checks run
@@ -94,14 +101,21 @@ fn answer(cx: &Context, id: Option<&str>, text: Option<&str>, decision: &str) ->
             return Err(no_run(&client, id)?);
         }
         (None, id, text) => {
-            let name = cx.name(&client, id.filter(|id| *id == "-"))?;
             let said = text.or(id.filter(|id| *id != "-")).unwrap_or_default();
-            (cx.find_workflow(&client, &name)?, said)
+            let is_anything_here = match Context::here() {
+                Some(project) => client.default_stream(Some(&project))?.is_some(),
+                None => false,
+            };
+            let run = if id == Some("-") || is_anything_here {
+                cx.find_workflow(&client, &cx.name(&client, id.filter(|id| *id == "-"))?)?
+            } else {
+                None
+            };
+            (run, said)
         }
     };
     let Some(run) = run else {
-        return Err(UserError::failed("no task and no run of a workflow asks anything here")
-            .hint("`dacapo status` lists what needs you, each with its command"));
+        return Err(nothing_asks(&client, id.filter(|id| *id != "-"))?);
     };
     let view = run.view;
     let id = view.id.clone();
@@ -123,7 +137,14 @@ fn answer(cx: &Context, id: Option<&str>, text: Option<&str>, decision: &str) ->
     };
     let request =
         Request::Answer { decision: decision.to_owned(), text: text.to_owned(), question: question.question };
-    let is_performed = client.request(&StreamId::Run(id.clone()), &request)?;
+    let asked = question.question;
+    let is_performed = client.request(&StreamId::Run(id.clone()), &request)?
+        && is_read(|| {
+            let seen = client.workflow_of_id(&id)?;
+            let is_open =
+                |seen: &WorkflowSeen| seen.view.question.as_ref().is_some_and(|q| q.question == asked);
+            Ok(seen.map(|seen| (is_open(&seen), seen.is_running)))
+        })?;
     if is_stale {
         if !is_performed {
             client.start(["resume", id.as_str(), "--is-answer"])?;
@@ -217,12 +238,33 @@ fn answer_task(
     }
     let request =
         Request::Answer { decision: decision.to_owned(), text: text.to_owned(), question: question.question };
-    if client.request(&StreamId::Run(id.clone()), &request)? {
+    let asked = question.question;
+    let is_performed = client.request(&StreamId::Run(id.clone()), &request)?
+        && is_read(|| {
+            let seen = client.task_of_id(id)?;
+            let is_open = |seen: &TaskSeen| seen.view.question.as_ref().is_some_and(|q| q.question == asked);
+            Ok(seen.map(|seen| (is_open(&seen), seen.is_running)))
+        })?;
+    if is_performed {
         say(format!("Task {task} has the answer."));
         return Ok(0);
     }
     task::run::require_consent_to_answer(cx, client, &seen.view)?;
     detach::start_tasks(client, ["resume", id.as_str(), "--is-answer"], &[task.as_str()])
+}
+
+/// Whether the process that performs a run reads the answer that was left for it. One that was about to leave, because it has just
+/// asked, reads nothing more: then another one has to go on. `look` says whether the question is open and whether a process
+/// performs the run.
+fn is_read(look: impl Fn() -> Result<Option<(bool, bool)>, UserError>) -> Result<bool, UserError> {
+    let until = Instant::now() + READING;
+    loop {
+        match look()? {
+            Some((true, false)) => return Ok(false),
+            Some((true, true)) if Instant::now() < until => std::thread::sleep(LOOK_AGAIN),
+            _ => return Ok(true),
+        }
+    }
 }
 
 /// Whether the workflow has no changes for a rejection.
@@ -315,7 +357,21 @@ fn approve_narrowed(client: &mut Client, view: &LoopView, claim: NarrowedClaim) 
     Ok(0)
 }
 
+/// No task and no run of this folder waits for an answer; `word` was said to one, or names none.
+fn nothing_asks(client: &Client, word: Option<&str>) -> Result<UserError, UserError> {
+    let message = match word {
+        Some(word) => format!("nothing here asks, and no task or run is called `{word}`"),
+        None => "nothing here asks".to_owned(),
+    };
+    Ok(UserError::failed(message).hint(who_asks(client)?))
+}
+
 fn no_run(client: &Client, id: &str) -> Result<UserError, UserError> {
+    Ok(UserError::usage(format!("no task and no run of a workflow is called `{id}`")).hint(who_asks(client)?))
+}
+
+/// The runs of workflows that ask something, as a hint.
+fn who_asks(client: &Client) -> Result<String, UserError> {
     let asking: Vec<String> = client
         .workflows_to_show(0)?
         .into_iter()
@@ -324,11 +380,10 @@ fn no_run(client: &Client, id: &str) -> Result<UserError, UserError> {
             Some(format!("{} ({})", seen.view.id, question.message.lines().next().unwrap_or_default()))
         })
         .collect();
-    let hint = match asking.as_slice() {
-        [] => "no run asks anything; `dacapo status` lists them".to_owned(),
+    Ok(match asking.as_slice() {
+        [] => "`dacapo status` lists what needs you, each with its command".to_owned(),
         asking => format!("these ask: {}; what you say stands behind the id", asking.join(", ")),
-    };
-    Ok(UserError::usage(format!("no run of a workflow is called `{id}`")).hint(hint))
+    })
 }
 
 #[cfg(test)]

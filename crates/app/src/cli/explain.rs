@@ -9,7 +9,8 @@ use dacapo_core::{
     goalposts::{GoalpostKind, SharedFile},
     ids::{ProjectId, TaskId},
     item::ItemSource,
-    policy::{GateIn, Policy, SetupCommand},
+    judge::promise::{Case, Placement, PlainWord, PromiseRule},
+    policy::{GateIn, Policy, SetupCommand, TestsMode, WaitRule},
     sandbox::{PathAccess, SandboxMode},
     text::{count, visible::visible},
     unit::graph,
@@ -470,7 +471,12 @@ pub(super) fn explain(cx: &Context, args: &ExplainArgs, matches: &ArgMatches) ->
             continue;
         }
         let (value, from) = (&setting["value"], setting["from"].as_str().unwrap_or_default());
-        say(format!("{name:<18} {:<60} {from}", show(name, value)));
+        let shown = match name.as_str() {
+            "promise" => promise_words(&subject.policy.claims.promise),
+            "wait" => wait_words(&subject.policy.claims.wait),
+            _ => show(name, value),
+        };
+        say(format!("{name:<18} {shown:<60} {from}"));
     }
     tell_sealed(&subject.workspace, &subject.policy);
     tell_guarded(cx, &subject);
@@ -667,6 +673,9 @@ fn show(name: &str, value: &Value) -> String {
             dacapo_core::duration::Millis(n.as_u64().unwrap_or_default()).to_string()
         }
         Value::Array(list) if list.is_empty() => "none".to_owned(),
+        Value::Array(list) if list.iter().all(Value::is_string) => {
+            list.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(", ")
+        }
         Value::Object(map) if map.is_empty() => "none".to_owned(),
         Value::Object(map) if name.starts_with("per_") => {
             let parts = map.iter().filter(|(_, value)| !value.is_null());
@@ -676,6 +685,44 @@ fn show(name: &str, value: &Value) -> String {
         Value::String(text) => text.clone(),
         other => other.to_string(),
     }
+}
+
+/// What an agent has to print, and where.
+fn promise_words(rule: &PromiseRule) -> String {
+    let tag = visible(&rule.tag("NONCE"));
+    let place = match rule.placement {
+        Placement::OwnLine => "alone on a line",
+        Placement::OwnLineOrEnd => "alone on a line or at the very end",
+        Placement::LastLine => "alone on the last line",
+        Placement::Anywhere => "anywhere",
+    };
+    let mut words = format!("{tag}, {place}");
+    if rule.nonce {
+        words.push_str("; NONCE differs in every attempt");
+    }
+    if rule.case == Case::Sensitive {
+        words.push_str("; upper and lower case count");
+    }
+    if !rule.ignore_code {
+        words.push_str("; also in code");
+    }
+    words.push_str(match rule.plain {
+        PlainWord::Off => "",
+        PlainWord::OwnLineOrEnd => "; without the tag, too, alone on a line or at the very end",
+        PlainWord::Substring => "; without the tag, too, anywhere",
+    });
+    words
+}
+
+/// By what an agent says that it is not to be started again before a person has answered.
+fn wait_words(rule: &WaitRule) -> String {
+    let ways = [
+        rule.exit_code.map(|code| format!("exit code {code}")),
+        rule.marker.then(|| "the file WAIT_WITHOUT_RESTART".to_owned()),
+        rule.message.as_ref().map(|kind| format!("a {kind} message")),
+    ];
+    let ways: Vec<String> = ways.into_iter().flatten().collect();
+    if ways.is_empty() { "off".to_owned() } else { ways.join(", ") }
 }
 
 /// How many sealed files are shown to people; `--json` has all of them.
@@ -770,11 +817,17 @@ fn tell_sealed(workspace: &Path, policy: &Policy) {
     for (gate, runs) in runners {
         say(format!("{:<18} {:<60} {runs}", "runs", visible(&gate)));
     }
+    // What it means for a claim that one of them has changed.
+    let word = match policy.gates.tests {
+        TestsMode::Sealed => "sealed",
+        TestsMode::Checked => "checked",
+        TestsMode::Free => "compared",
+    };
     for (path, why) in files.iter().take(SEALED) {
-        say(format!("{:<18} {:<60} {why}", "sealed", visible(path)));
+        say(format!("{word:<18} {:<60} {why}", visible(path)));
     }
     if files.len() > SEALED {
-        say(format!("{:<18} and {} more; `--json` lists them", "sealed", files.len() - SEALED));
+        say(format!("{word:<18} and {} more; `--json` lists them", files.len() - SEALED));
     }
     if must_fail > 0 && policy.gates.probe && policy.gates.run_in != GateIn::Workspace {
         let files = count(u32::try_from(must_fail).unwrap_or(u32::MAX), "file");

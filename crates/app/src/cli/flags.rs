@@ -206,7 +206,7 @@ impl LoopFlags {
         let mut programs = Programs::default();
         let Chosen { command: agent, from: agent_from, mut fallback, obstacle, mut warnings } =
             match &self.agent_cmd {
-                Some(line) => Chosen::typed(line, self.wanted())?,
+                Some(line) => Chosen::typed(line, self.wanted(), &mut programs)?,
                 None => {
                     let mut choose = |asked: &Effective| agents::choose(asked, self.wanted(), &mut programs);
                     let chosen = choose(&effective);

@@ -14,8 +14,7 @@ use crate::{context::Context, error::UserError};
 
 /// For an agent: claim that the work is done
 ///
-/// The same claim as the file DONE in the task's folder, and what it prints says which gates decide about it when the
-/// agent has ended. In a unit, `status: complete` in the file of a task is the claim.
+/// Does what the file DONE in the folder of the task does, and prints which gates decide when the agent has ended. In a unit, `status: complete` in the file of a task is the claim.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  dacapo claim \"all tests pass, the parser is rewritten\"")]
 pub(super) struct ClaimArgs {

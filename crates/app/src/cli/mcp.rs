@@ -29,8 +29,9 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// For an agent: a server of tools (MCP) on standard input and output
 ///
-/// The tools done, blocked, wait, ask, progress, task, limits, refusal and post do what the commands of the same meaning do:
-/// they ask the supervisor of the loop that the agent works in. An agent starts this server itself; `dacapo run --mcp` hands it
+/// The tools done, wait, ask and post do what `dacapo claim`, `dacapo wait`, `dacapo ask` and `dacapo bus post` do. The tool
+/// blocked says that the agent cannot go on, progress tells the user how far it is, and task, limits and refusal tell the agent its
+/// task, what is left of its limits, and why its last claim was refused. An agent starts this server itself; `dacapo run --mcp` hands it
 /// to agents that can be told on their command line, and others take it from their configuration.
 #[derive(Args, Debug)]
 #[command(

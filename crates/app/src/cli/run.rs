@@ -52,7 +52,7 @@ pub(super) struct RunArgs {
     /// Demand a promise with a code that is new in every iteration
     #[arg(long)]
     promise_nonce: bool,
-    /// Done when CMD exits 0 after an iteration, claim or no claim; given several times, all must
+    /// After an iteration without a claim, run CMD: if it exits 0, that is the claim. If given several times, all have to exit 0
     #[arg(long, value_name = "CMD", value_parser = value::not_blank)]
     until_cmd: Vec<String>,
     /// Where gates run: in the workspace, in a fresh checkout of what would be kept, or in both (default: as configured, else
@@ -66,7 +66,8 @@ pub(super) struct RunArgs {
     /// Do not try the gates before the first agent
     #[arg(long, conflicts_with = "probe")]
     no_probe: bool,
-    /// Whose protected paths gates see: the workspace's, or those from the start (changes are then listed, not refused)
+    /// Which protected paths gates see: those of the workspace, or those from before the first agent; changes of the agent are
+    /// then listed and refuse no claim
     #[arg(long, value_enum, value_name = "WHOSE", default_value_t = value::GateFromFlag::Workspace)]
     gate_from: value::GateFromFlag,
     /// Run the gates once before the first agent, to know what was red already

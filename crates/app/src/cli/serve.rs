@@ -8,7 +8,7 @@ use dacapo_serve::Parts;
 use super::{flags::LoopFlags, say, web::ServerFlags};
 use crate::{context::Context, error::UserError};
 
-/// Take messages that start runs, and send back what becomes of them
+/// Take messages that start runs, and send answers
 ///
 /// It is the server of `dacapo web` without the pages, and with the routes for messages. Scripts send the token that is printed
 /// as `Authorization: Bearer TOKEN`. The flags for agents and limits hold for the runs that messages start.

@@ -529,7 +529,7 @@ fn heading(run: &RunView, units: &[UnitView]) -> String {
 
 fn unit_detail(view: &UnitView) {
     let (done, all) = view.progress();
-    say(format!("Unit {}: {}", view.unit, view.status.words()));
+    say(format!("Unit {}: {}", view.unit, view.words()));
     say(format!("  project {}, run {}", view.project, view.run));
     if let Some(detail) = &view.detail {
         say(format!("  {detail}"));

@@ -129,7 +129,7 @@ impl From<TestsFlag> for policy::TestsMode {
 /// What an agent and the gates may write.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 pub(super) enum SandboxFlag {
-    /// Everything that you may
+    /// Everything that you may write
     Off,
     /// Everything but dacapo's own state, your startup and tool configuration and programs on PATH
     Guard,

@@ -43,7 +43,7 @@ pub(super) fn why(cx: &Context, args: &WhyArgs) -> Result<u8, UserError> {
         (Some(view), ..) => why_unit(&view),
         (None, Some(run), _) => {
             Context::remember_look(&mut client, run.view.id.as_str(), told);
-            why_run(&run.view)
+            why_run(&run.view, &client.units_of_run(&run.view.id)?)
         }
         (None, None, Some(seen)) => {
             Context::remember_look(&mut client, seen.view.id.as_str(), told);

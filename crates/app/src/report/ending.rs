@@ -8,6 +8,8 @@ use std::{
 use dacapo_core::{
     event::{MergeMode, Reason, Spend},
     ids::{LoopId, RunId},
+    policy::GateSpec,
+    receipt::GateProof,
     text::{ansi::readable, columns::wrapped, count},
     view::{LoopView, StageTaskView, Told, WorkflowView, after_run, until_passed, why, why_task},
 };
@@ -35,7 +37,7 @@ pub(crate) fn ending(client: &mut Client, id: &LoopId) -> Result<(), UserError> 
     // What a loop came to is known without the list of its files.
     let done = client.work_done(id, width.saturating_sub(12).max(20)).unwrap_or_default();
     let gates = match client.receipt(id)? {
-        Some(receipt) => receipt.gates.into_iter().map(|gate| gate.command).collect(),
+        Some(receipt) => receipt.gates.iter().map(gate_words).collect(),
         None => Vec::new(),
     };
     for line in lines(&seen.view, done.as_ref(), &gates) {
@@ -81,7 +83,6 @@ fn lines(view: &LoopView, done: Option<&WorkDone>, gates: &[String]) -> Vec<Stri
     let why = why(view);
     match view.verified {
         Some(true) if is_done => {
-            let gates = gates.iter().map(|gate| format!("`{}`", one_line(gate))).collect::<Vec<_>>();
             let by = if gates.is_empty() { "the gates".to_owned() } else { gates.join(", ") };
             lines.push(format!("  verified by {by}"));
         }
@@ -125,9 +126,9 @@ fn work_of_runs(client: &Client, runs: &[RunId], fate: &str, width: usize) -> Re
             if seen.view.iteration == 0 {
                 continue;
             }
-            for gate in client.receipt(id)?.into_iter().flat_map(|receipt| receipt.gates) {
-                if !gates.contains(&gate.command) {
-                    gates.push(gate.command);
+            for gate in client.receipt(id)?.iter().flat_map(|receipt| &receipt.gates).map(gate_words) {
+                if !gates.contains(&gate) {
+                    gates.push(gate);
                 }
             }
         }
@@ -155,7 +156,6 @@ fn work_of_runs(client: &Client, runs: &[RunId], fate: &str, width: usize) -> Re
         }
     }
     if !gates.is_empty() {
-        let gates: Vec<String> = gates.iter().map(|gate| format!("`{}`", one_line(gate))).collect();
         lines.push(format!("{VERIFIED} {}", gates.join(", ")));
     }
     if let Some(cost) = money(&spend) {
@@ -226,7 +226,12 @@ pub(crate) fn ending_of_units(client: &mut Client, id: &RunId) -> Result<(), Use
     let is_done = seen.view.exit_code == Some(0);
     let detail = seen.view.detail.clone().unwrap_or_default();
     let target = &seen.view.target;
+    let units = client.units_of_run(id)?;
+    // The newest of them: it holds what the merges before it hold.
+    let left = units.iter().filter_map(|unit| Some((unit.ended_at?, unit.left_on.as_ref()?)));
+    let left = left.max_by_key(|(ended, _)| *ended).map(|(_, left)| left);
     let fate = match seen.view.merge {
+        MergeMode::Merge if left.is_some() => format!("not all of it is in {target} yet"),
         MergeMode::Merge if is_done => format!("merged into {target}"),
         MergeMode::Merge => format!("what is merged is in {target}"),
         MergeMode::Leave => "committed on the branches of the units".to_owned(),
@@ -239,9 +244,11 @@ pub(crate) fn ending_of_units(client: &mut Client, id: &RunId) -> Result<(), Use
     }
     lines.push(format!(
         "  next     {}",
-        match is_done {
-            true => format!("`dacapo receipt {id}` shows the proofs, `dacapo status` the units"),
-            false => after_run(id, seen.view.reason.as_deref().unwrap_or_default(), &detail),
+        match (is_done, left) {
+            (true, Some((_, command))) =>
+                format!("`{command}` moves {target}; `dacapo receipt {id}` shows the proofs"),
+            (true, None) => format!("`dacapo receipt {id}` shows the proofs, `dacapo status` the units"),
+            (false, _) => after_run(id, seen.view.reason.as_deref().unwrap_or_default(), &detail, &units),
         }
     ));
     tell(lines, width, say_if_read);
@@ -314,9 +321,12 @@ pub(crate) fn ending_of_workflow(client: &mut Client, view: &WorkflowView) -> Re
     Ok(())
 }
 
-/// A command on one line.
-fn one_line(command: &str) -> String {
-    command.trim().replace('\n', "; ")
+/// A gate as people know it: by its command on one line; a check of dacapo's own by its name.
+fn gate_words(gate: &GateProof) -> String {
+    if gate.name == GateSpec::NO_MARKERS {
+        return gate.name.clone();
+    }
+    format!("`{}`", gate.command.trim().replace('\n', "; "))
 }
 
 /// What `dacapo attach` says at the end of a loop, which is what `run` says there.

@@ -17,7 +17,11 @@ use dacapo_engine::process::background::is_background;
 use std::io::{IsTerminal, Write};
 
 use clap::Args;
-use dacapo_core::{loop_machine::LoopMachine, unit::schedule::RunMachine, view::after_run};
+use dacapo_core::{
+    loop_machine::LoopMachine,
+    unit::schedule::RunMachine,
+    view::{after_run, is_stopped},
+};
 use dacapo_engine::{observer::Observer, scheduler::RunFinished, store::Kind, supervisor::Finished};
 
 use screen::Screen;
@@ -111,8 +115,8 @@ fn is_seen(is_told: bool) -> bool {
     is_told && std::io::stdout().is_terminal() && std::io::stderr().is_terminal()
 }
 
-/// Prints how a run ended, with its warnings and the next step, and gives the exit code. A person who was told in plain words how
-/// it ended is told the warnings alone.
+/// Prints how a run ended, with its warnings, and gives the exit code; with the next step, unless the end has been told in plain
+/// words, which name it. A person who sees those is told the warnings alone.
 pub(crate) fn last_line_of_run(finished: &RunFinished, is_told: bool) -> u8 {
     let RunFinished { id, over, warnings } = finished;
     let mut stderr = std::io::stderr().lock();
@@ -122,11 +126,15 @@ pub(crate) fn last_line_of_run(finished: &RunFinished, is_told: bool) -> u8 {
     if is_seen(is_told) {
         return over.exit_code;
     }
-    if over.exit_code != 0 {
-        let _ = writeln!(stderr, "hint: {}", after_run(id, &over.reason, &over.detail));
+    // The end of the run has said it.
+    if over.exit_code != 0 && !is_told {
+        let _ = writeln!(stderr, "hint: {}", after_run(id, &over.reason, &over.detail, &[]));
     }
-    let state =
-        if over.exit_code == 0 { "completed".to_owned() } else { format!("failed ({})", over.reason) };
+    let state = match over.reason.as_str() {
+        _ if over.exit_code == 0 => "completed".to_owned(),
+        reason if is_stopped(reason) => format!("stopped ({reason})"),
+        reason => format!("failed ({reason})"),
+    };
     let _ = writeln!(stderr, "dacapo: {state}: {} [run {id}]", over.detail);
     over.exit_code
 }

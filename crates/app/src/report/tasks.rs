@@ -77,6 +77,7 @@ impl Observer<TaskMachine> for HumanTasks {
             TaskEvent::QuestionAsked { question, .. } => {
                 self.line(&task, &format!("asks: {}", question.text));
             }
+            TaskEvent::TaskStarted(started) => self.line(&task, &format!("started: {}", started.task.title)),
             TaskEvent::StageStarted { stage, user_says: Some(words), .. } => {
                 self.line(&task, &event_lines::describe_task(&envelope.event));
                 self.line(&task, &format!("{stage} is told: {words}"));

@@ -71,7 +71,7 @@ fn without_an_agent_everything_else_is_explained() {
         let args = [&["explain"], subject].concat();
         let output = run(&env, &args).assert_code(0);
         assert_has(&output.stdout, &format!("It would not start: {none}\nhint: `npm install -g"));
-        assert_has(&output.stdout, "how claude, the first looked for, would be started");
+        assert_has(&output.stdout, "this shows how claude would be started");
         let told = json(&env, args.iter().chain(&["--json"]));
         assert_eq!((&told["obstacle"], &told["argv"][0]), (&json!(none), &json!("claude")));
         assert_eq!(told["policy"]["kill_grace"], json!({"value": 5000, "from": "default"}));

@@ -74,6 +74,31 @@ fn a_blank_prompt_and_a_missing_agent_are_refused() {
 }
 
 #[test]
+fn a_missing_program_is_told_before_anything_is_asked() {
+    let env = world();
+    env.git_init();
+    env.write(".dacapo/config.yaml", "gates: ['true']\n");
+    let output = env.run(["run", "do it", "--agent-cmd", "./no-such-agent"]).assert_code(5);
+    assert_has(last_line(&output), "no-such-agent` is not there: no such file");
+    assert!(!output.stderr.contains("untrusted"), "{}", output.stderr);
+}
+
+#[test]
+fn a_folder_whose_name_is_no_text_is_refused_with_a_way_out() {
+    use std::{ffi::OsStr, os::unix::ffi::OsStrExt as _};
+    let env = world();
+    let odd = env.root().join(OsStr::from_bytes(b"bad\xff"));
+    fs::create_dir(&odd).unwrap();
+    for args in [&["run", "do it", "--agent-cmd", "true"][..], &["unit", "run"]] {
+        let mut command = env.dacapo(args);
+        command.current_dir(&odd);
+        let output = env.run_command(command).assert_code(2);
+        assert_has(last_line(&output), "the path of this folder is not UTF-8: `");
+        assert_has(&output.stderr, "hint: ");
+    }
+}
+
+#[test]
 fn an_unknown_flag_or_command_names_the_nearest() {
     // req 201
     let env = world();

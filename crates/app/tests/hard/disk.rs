@@ -162,6 +162,21 @@ fn a_disk_that_fills_up_ends_the_loop_with_a_reason_and_room_lets_it_go_on() {
 }
 
 #[test]
+fn a_workspace_that_an_agent_fills_ends_the_loop_as_a_full_disk_does() {
+    let env = world();
+    let folder = env.workspace().display().to_string();
+    let commit = "-c user.name=t -c user.email=t@t commit -q --allow-empty -m x";
+    let mount = format!("mount -t tmpfs -o size=3m,mode=700 small {folder}");
+    let first = format!("{mount} && git -C {folder} init -q && git -C {folder} {commit}");
+    let disk = OwnDisk::small_after(&env, "64m", &first);
+    let agent = "sh -c 'head -c 9000000 /dev/zero > big; echo \"<promise>DONE</promise>\"'";
+    let output =
+        disk.run(&["run", "x", "--task", "t", "--gate", "test -f big", "-n", "2", "--agent-cmd", agent]);
+    assert_ended_well(&output, 5, "failed (disk): the disk is full: ");
+    assert!(output.stdout.contains("`df -h` shows which disk is full"), "{}", output.stdout);
+}
+
+#[test]
 fn no_agent_starts_where_nothing_can_be_recorded() {
     // fault G6
     let env = world();

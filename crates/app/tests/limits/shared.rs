@@ -121,3 +121,24 @@ fn zone_of_noon() -> String {
     let (sign, west) = (if west < 0 { "-" } else { "" }, west.abs());
     format!("NOON{sign}{}:{:02}:{:02}", west / 3600, west / 60 % 60, west % 60)
 }
+
+#[test]
+fn an_answer_to_the_one_that_asked_with_now_ends_the_wait_of_the_others() {
+    let asks = script(&["touch asking", "wait-file go", &done()]);
+    let env = world_of(&[&usage_limit(in_seconds(3600)), &asks, &done()]);
+    let one = env.start_mine(&["-n", "1"]);
+    env.wait_for_state("t", "parked");
+    let two = env.spawn(env.args("u", &["-n", "1"]));
+    env.wait_for_state("u", "parked");
+    env.run(["resume", "t", "--now"]).assert_code(0);
+    env.wait_for_file("asking");
+    // Nothing is known before the provider has answered: a loop that begins now waits, too.
+    let three = env.spawn(env.args("v", &["-n", "1"]));
+    env.wait_for_state("v", "parked");
+    assert_eq!(env.starts(), 2);
+    env.write("go", "");
+    for running in [one, two, three] {
+        running.wait(LONG).assert_code(0);
+    }
+    assert_eq!(env.starts(), 4);
+}

@@ -266,8 +266,8 @@ fn what_stands_in_the_way_is_said() {
         "{text}"
     );
     assert!(text.contains("verified by      an agent that is asked, then make e2e"), "{text}");
-    assert!(text.contains("waits_for          [\"TASK-001\"]"), "{text}");
-    assert!(text.contains("commands           [\"make e2e\"]"), "{text}");
+    assert!(text.contains("waits_for          TASK-001\n"), "{text}");
+    assert!(text.contains("commands           make e2e\n"), "{text}");
     let unknown = env.run(["explain", "task", "TSK-001"]).assert_code(2);
     assert!(unknown.stderr.contains("did you mean `TASK-001`?"), "{}", unknown.stderr);
 }

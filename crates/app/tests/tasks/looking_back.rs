@@ -13,6 +13,7 @@ fn the_end_of_tasks_says_what_there_is_now_and_diff_shows_all_of_it() {
     tasks.role("Implementation.2", "work; echo 'FIXED F1'; promise IMPLEMENTATION_COMPLETE");
     tasks.role("Testing", "mkdir -p tests; touch tests/t; commit tests; echo passed; promise TESTS_COMPLETE");
     let output = tasks.run(&[]).assert_code(0);
+    assert!(output.stdout.contains("TASK-001  started: Say hello\n"), "{}", output.stdout);
     let end = output.stdout.split_once("  changed ").expect("an end");
     insta::assert_snapshot!(tasks.env.redact(&format!("  changed {}", end.1)), @"
     changed  tests/t           | 0

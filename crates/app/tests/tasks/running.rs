@@ -366,7 +366,8 @@ fn a_merge_in_conflict_goes_back_to_the_coder() {
         "TASK-002.Implementation.3",
         r#"grep -q '<<<<<<<' same.txt && printf 'both\n' >same.txt; commit both; promise IMPLEMENTATION_COMPLETE"#,
     );
-    tasks.run(&[]).assert_code(0);
+    let output = tasks.run(&[]).assert_code(0);
+    assert!(output.stdout.contains("  verified by no conflict markers\n"), "{}", output.stdout);
     assert_eq!(tasks.env.read("same.txt"), "both\n");
     assert_eq!(tasks.of_type(&two, "merge_conflicted")[0]["paths"], json!(["same.txt"]));
     assert!(tasks.prompt(&two, "Implementation", 2).contains("conflict marks between them: same.txt"));
@@ -603,7 +604,7 @@ fn what_qa_said_is_told_to_the_coder_of_the_next_run() {
 fn a_run_without_gates_is_warned_about_once() {
     let tasks = Tasks::new();
     tasks.add("Add a login page", &[]);
-    let warning = "no gate stands behind any stage";
+    let warning = "no gate checks any stage";
     let output = tasks.run(&["--gate", "true"]).assert_code(0);
     assert!(!output.stderr.contains(warning), "{}", output.stderr);
     tasks.add("Add a logout page", &[]);

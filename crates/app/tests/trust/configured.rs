@@ -72,11 +72,11 @@ fn explain_shows_trust_and_asks_nobody() {
         let wanted = |line: &&str| ["gate ", "trust", "protect"].iter().any(|word| line.starts_with(word));
         text.lines().filter(wanted).map(|line| line.to_owned() + "\n").collect::<String>()
     };
-    insta::assert_snapshot!(trust(&explain()), @r#"
+    insta::assert_snapshot!(trust(&explain()), @"
     gate               touch canary                                                 .dacapo/config.yaml:1
-    protect            ["tests/**"]                                                 .dacapo/config.yaml:2
+    protect            tests/**                                                     .dacapo/config.yaml:2
     trust              not trusted; `dacapo run` would ask                          [WORKSPACE]
-    "#);
+    ");
     env.run(["trust", "--yes"]).assert_code(0);
     assert!(explain().contains("trust              trusted "), "{}", explain());
     env.write(CONFIG, "gates: [touch canarY]\n");
@@ -129,5 +129,19 @@ fn a_flag_that_asks_for_less_than_a_file_is_said_not_to_count() {
         let output = run(&env, flags).assert_code(0);
         let said = "does not count: .dacapo/config.yaml:1 asks for stricter `tests`";
         assert_eq!(output.stderr.contains(said), is_weaker, "{flags:?}: {}", output.stderr);
+    }
+}
+
+#[test]
+fn explain_says_of_tests_that_are_only_checked_that_they_are() {
+    let env = configured("gates: [sh tests/check.sh]\n");
+    env.write("tests/check.sh", "test -f done\n");
+    let agent = env.agent_cmd();
+    for (mode, word) in [("sealed", "sealed  "), ("checked", "checked  ")] {
+        let told =
+            env.run(["explain", "run", "x", "--tests", mode, "--agent-cmd", &agent]).assert_code(0).stdout;
+        let line = told.lines().find(|line| line.contains("tests/check.sh") && !line.starts_with("gate "));
+        let lines: Vec<&str> = told.lines().filter(|line| line.starts_with(word)).collect();
+        assert!(lines.iter().any(|line| line.contains(" tests/check.sh ")), "{mode}: {line:?}");
     }
 }

@@ -314,7 +314,7 @@ fn a_unit_whose_agent_is_blocked_needs_a_person_and_its_task_stays_pending() {
     let output = world.run(&[]).assert_code(4);
     assert!(output.stdout.contains("a  is blocked: there is no key"), "{}", output.stdout);
     let last = output.reason();
-    assert!(last.starts_with("dacapo: failed (person): a: the agent is blocked: there is no key"), "{last}");
+    assert!(last.starts_with("dacapo: stopped (person): a: the agent is blocked: there is no key"), "{last}");
     assert_eq!(statuses(&world), are(&[("a", "failed"), ("b", "merged"), ("c", "blocked")]));
     let unit = &unit_json(&world, "a");
     assert_eq!(

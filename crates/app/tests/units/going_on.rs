@@ -238,3 +238,23 @@ fn another_limit_that_the_user_chose_begins_another_turn() {
     let is_turn = |event: &&Value| event["type"] == "loop_started" && event["purpose"]["step"] == "turn";
     assert_eq!(events.iter().filter(is_turn).count(), 2);
 }
+
+#[test]
+fn a_question_that_a_later_run_has_taken_up_needs_nobody() {
+    let world = World::new();
+    let key = world.env.root().join("key");
+    let asks =
+        format!("test -f {0} || {{ echo '<blocked>there is no key</blocked>'; exit 1; }}", key.display());
+    world.plan("a", &[]).task("a", 1, &[], "test -f a.txt", &format!("do: {asks}\ndo: touch a.txt"));
+    world.unit("b", 1, &["a"]).unit("c", 1, &[]).commit();
+    world.run(&[]).assert_code(4);
+    let needs = || {
+        let text = world.env.run(["status"]).assert_code(0).stdout;
+        text.split_once("Needs you").map(|(_, needs)| needs.to_owned())
+    };
+    assert!(needs().expect("a question").contains("there is no key"));
+    std::fs::write(key, "").unwrap();
+    // The unit alone, so that the run that asked still has units which no later run worked on.
+    world.run(&["--unit", "a"]).assert_code(0);
+    assert_eq!(needs(), None);
+}

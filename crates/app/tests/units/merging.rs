@@ -187,7 +187,11 @@ fn a_target_that_cannot_be_moved_keeps_the_result_on_a_branch() {
     world.env.git(["add", "-A"]);
     world.env.git(["commit", "-qm", "readme"]);
     world.env.write("README.md", "my own words\n");
-    world.run(&["--force"]).assert_code(0);
+    let output = world.run(&["--force"]).assert_code(0);
+    let end = output.stdout.split_once("\ncompleted: ").expect("an end").1;
+    assert!(!end.contains("merged into main"), "{end}");
+    assert!(end.contains("waits on dacapo/merged-"), "{end}");
+    assert!(end.contains("  next     `git merge --ff-only dacapo/merged-"), "{end}");
     assert_eq!(world.env.read("README.md"), "my own words\n");
     let events = world.run_events();
     let merged: Vec<_> = events.iter().filter(|event| event["type"] == "unit.merged").collect();

@@ -242,6 +242,18 @@ fn an_answer_waits_for_the_unit_to_go_on() {
     let run = ["unit", "run", "--trust", "--restart-delay", "0s", "--agent-cmd", &agent];
     let output = world.env.run(run).assert_code(4);
     assert!(output.stderr.contains("red or blue?"), "{}", output.stderr);
+    let next = "  next     `dacapo steer a \"…\"` answers; then `dacapo resume ";
+    assert!(output.stdout.contains(next), "{}", output.stdout);
+    assert!(!output.stderr.contains("hint: "), "the end has said it: {}", output.stderr);
+    assert!(output.reason().starts_with("dacapo: stopped (person): a: "), "{output:?}");
+    let status = world.env.run(["status"]).assert_code(0).stdout;
+    assert!(status.contains("waits for a person"), "{status}");
+    let list = world.env.run(["unit", "list"]).assert_code(0).stdout;
+    assert!(list.contains("a     0/1    waits for a person"), "{list}");
+    for (id, because) in [("a", "A person is needed: "), ("-", "A person is needed: a: ")] {
+        let why = world.env.run(["why", id]).assert_code(0).stdout;
+        assert!(why.starts_with(because) && why.contains("`dacapo steer "), "{why}");
+    }
     let output = world.env.run(["steer", "a", "take the blue one"]).assert_code(0);
     assert_eq!(output.stdout, "Unit a reads it when it goes on: `dacapo unit run --unit a`.\n");
     world.env.run(run).assert_code(4);

@@ -160,7 +160,7 @@ fn the_reference_lists_every_route() {
             let needs = match route.access {
                 Access::Open => "nothing",
                 Access::Read => "login or token",
-                Access::Control => "the same, and `--allow-control`",
+                Access::Control => "login or token, and `--allow-control`",
                 Access::Token => "token",
                 Access::Signed => "a signature",
             };

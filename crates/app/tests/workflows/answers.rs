@@ -259,3 +259,16 @@ fn a_budget_that_cannot_be_held_is_warned_of() {
     let prompt = env.read(".git/prompt");
     assert!(!prompt.contains("You work in a loop") && !prompt.contains("checks are run"), "{prompt}");
 }
+
+#[test]
+fn a_word_that_nothing_here_asked_for_is_told_so() {
+    let env = with("steps: [{id: ask, approval: 'Go?'}]\n");
+    for (args, said) in [
+        (&["approve", "lgtm"][..], "nothing here asks, and no task or run is called `lgtm`"),
+        (&["reject", "typo1234", "too long"], "no task and no run of a workflow is called `typo1234`"),
+        (&["approve"], "nothing here asks"),
+    ] {
+        let output = env.run(args.iter().copied());
+        assert_eq!(output.reason(), format!("dacapo: {said}"), "{args:?}: {output:?}");
+    }
+}

@@ -175,7 +175,7 @@ fn reference() -> String {
     page += "\n## Variables\n\nIn prompts, command files and messages:\n\n";
     let names: BTreeSet<String> = NAMED.iter().map(|(name, _)| format!("`${name}`")).collect();
     page += &names.into_iter().collect::<Vec<_>>().join(", ");
-    page += " and `$step.output`, `$step.output.field`.\n\nA script finds the first in its environment under the same names. `$step.output` in a script is read from\n`DACAPO_OUTPUT_<step>` and `$step.output.field` from `DACAPO_OUTPUT_<step>__<field>`, in which `-` is `_`.\n";
+    page += " and `$step.output`, `$step.output.field`.\n\nA script finds the upper-case variables in its environment, under the same names. `$step.output` in a script is read from\n`DACAPO_OUTPUT_<step>` and `$step.output.field` from `DACAPO_OUTPUT_<step>__<field>`, in which `-` is `_`.\n";
     page
 }
 

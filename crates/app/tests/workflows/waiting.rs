@@ -53,6 +53,8 @@ fn a_signal_to_a_run_that_no_process_performs_lets_it_go_on_in_the_background() 
     let env = with(SIGNALLED);
     let id = left_waiting(&env);
     assert!(!env.workspace().join(".git/after").exists());
+    let why = env.run(["why", &id]).assert_code(0).stdout;
+    assert!(why.contains(&format!("`dacapo signal {id} deployed` ends the wait")), "{why}");
     let sent = env.run(["signal", &id, "deployed"]).assert_code(0);
     assert!(sent.stdout.contains(&format!("Run {id} goes on in the background")), "{}", sent.stdout);
     env.wait_until("the end", SOON, || status(&env, &id)["state"] == "completed");

@@ -115,7 +115,7 @@ impl Signal {
             Self::UntilCommand => "until command",
             Self::Item(_) => "mark",
             Self::MalformedItem(_) => "malformed mark",
-            Self::OwnClaim => "own claim",
+            Self::OwnClaim => "dacapo itself",
             Self::WaitExitCode(_) => "wait exit code",
             Self::WaitMarker => "WAIT_WITHOUT_RESTART",
             Self::WaitMessage(_) => "wait message",

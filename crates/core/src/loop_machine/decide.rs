@@ -357,7 +357,7 @@ impl Decision {
 
     /// The user does not want to wait for the end of a limit: the provider is asked at once.
     fn ask_now(&mut self) {
-        self.perform(Effect::OpenProviders);
+        self.perform(Effect::AskProviders);
         self.perform(Effect::ReadMarkers);
     }
 

@@ -93,8 +93,9 @@ pub enum Effect {
         until: Timestamp,
         why: String,
     },
-    /// Forget that the accounts of this loop's agents are at their limit, so that their providers are asked. No answer.
-    OpenProviders,
+    /// This loop asks the providers of its agents although their accounts are at a limit; other loops wait for the result. No
+    /// answer.
+    AskProviders,
     /// Give the DONE file of a refused claim another name. No answer.
     SetDoneAside,
     /// Remove the wait marker, so that it does not count twice. No answer.

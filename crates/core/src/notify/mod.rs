@@ -292,7 +292,7 @@ pub fn notice_of_run(envelope: &RunEnvelope, view: &RunView) -> Option<Notice> {
             Some(Notice {
                 is_end: true,
                 reason: Some(reason.clone()),
-                command: next(&why_run(view), view.id.as_str()),
+                command: next(&why_run(view, &[]), view.id.as_str()),
                 ..notice(event, &what, detail)
             })
         }

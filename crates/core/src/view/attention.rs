@@ -137,8 +137,8 @@ pub fn attention(standing: &Standing, since: Timestamp) -> Vec<Need> {
     needs.extend(standing.loops.iter().filter(is_newest).filter_map(of_loop));
     for (run, units) in &standing.runs {
         let of_units: Vec<Need> = units.iter().filter_map(|unit| of_unit(run, unit)).collect();
-        if of_units.is_empty() {
-            needs.extend(of_run(run));
+        if of_units.is_empty() && !is_taken_up(run, units) {
+            needs.extend(of_run(run, units));
         }
         needs.extend(of_units);
     }
@@ -155,6 +155,18 @@ pub fn attention(standing: &Standing, since: Timestamp) -> Vec<Need> {
     });
     needs.sort_by(|a, b| a.urgency.cmp(&b.urgency).then(b.since.cmp(&a.since)).then(a.id.cmp(&b.id)));
     needs
+}
+
+/// Whether later runs have taken up what a run came to no good end with; `units` are those that none of them worked on.
+fn is_taken_up(run: &RunView, units: &[UnitView]) -> bool {
+    let some = u32::try_from(units.len()).unwrap_or(u32::MAX) < run.units;
+    match run.reason.as_deref() {
+        None => false,
+        // Its units were cut short, whichever they were.
+        Some("interrupted" | "terminated") => some && units.iter().all(|unit| unit.status.is_good()),
+        // One unit brought the end about, and the others wait for it.
+        Some(_) => some,
+    }
 }
 
 /// Whether what needs a person has no end in the journal, and its process is gone.
@@ -272,7 +284,7 @@ fn of_unit(run: &RunView, unit: &UnitView) -> Option<Need> {
     })
 }
 
-fn of_run(view: &RunView) -> Option<Need> {
+fn of_run(view: &RunView, units: &[UnitView]) -> Option<Need> {
     let urgency = match (view.state.as_str(), view.reason.as_deref()) {
         ("paused", _) => Urgency::Paused,
         ("completed", _) | (_, Some("cancelled") | None) => return None,
@@ -292,7 +304,7 @@ fn of_run(view: &RunView) -> Option<Need> {
         what: one_line(paused.or(view.detail.as_deref()).unwrap_or_default()),
         command: match urgency {
             Urgency::Paused | Urgency::Interrupted => format!("dacapo resume {}", view.id),
-            _ => command(&why_run(view), view.id.as_str()),
+            _ => command(&why_run(view, units), view.id.as_str()),
         },
     })
 }

@@ -26,7 +26,9 @@ pub use board::{
 pub use report::{Report, ReportEntry, ReportTotals, report};
 pub use tally::{BUDGET_LOW, ChangedFiles, REFUSED_OFTEN, Tally};
 pub use task::{StageRunView, StageTaskView, TaskQuestionView, task_line, why_task};
-pub use unit::{RunView, TaskView, UnitStatus, UnitView, after_run, run_again, unit_line, why_run, why_unit};
+pub use unit::{
+    RunView, TaskView, UnitStatus, UnitView, after_run, is_stopped, run_again, unit_line, why_run, why_unit,
+};
 pub use why::{RefusedBy, Why, until_passed, why};
 pub use workflow::{QuestionView, StepView, WorkflowView, refused_answer, why_workflow, workflow_line};
 

@@ -111,9 +111,7 @@ impl RunView {
             RunEvent::OrchSteered { text } => self.steers.push(text.clone()),
             RunEvent::OrchCompleted { detail } => self.end(envelope.at, "completed", "completed", detail, 0),
             RunEvent::OrchFailed { reason, detail, exit_code } => {
-                let is_stopped =
-                    matches!(reason.as_str(), "interrupted" | "terminated" | "cancelled" | "person");
-                let state = if is_stopped { "stopped" } else { "failed" };
+                let state = if is_stopped(reason) { "stopped" } else { "failed" };
                 self.end(envelope.at, state, reason, detail, *exit_code);
             }
             _ => {}
@@ -419,6 +417,16 @@ impl UnitView {
         }
     }
 
+    /// Whether its agent asked a person, and goes on with the answer.
+    pub fn asks(&self) -> bool {
+        self.status == UnitStatus::Failed && self.reason == Some(UnitEnd::Person)
+    }
+
+    /// How it stands, in words.
+    pub fn words(&self) -> &'static str {
+        if self.asks() { "waits for a person" } else { self.status.words() }
+    }
+
     /// How many of its tasks are complete, and how many there are.
     pub fn progress(&self) -> (usize, usize) {
         (self.tasks.iter().filter(|task| task.status == TaskStatus::Complete).count(), self.tasks.len())
@@ -468,7 +476,7 @@ pub fn unit_line(view: &UnitView, width: usize) -> String {
         parts.push(format!("blocked by {}", names(&view.blocked_by)));
         return parts.join("  ");
     }
-    parts.push(view.status.words().to_owned());
+    parts.push(view.words().to_owned());
     parts.push(format!("tasks {done}/{all}"));
     if let Some(slot) = view.slot {
         parts.push(format!("slot {slot}"));
@@ -544,7 +552,7 @@ pub fn why_unit(view: &UnitView) -> Why {
             (format!("Stopped: {detail}; {tasks}."), format!("`{all_again}` goes on with it."))
         }
         UnitStatus::Failed => (
-            format!("Failed: {detail}; {tasks}."),
+            format!("{}: {detail}; {tasks}.", if view.asks() { "A person is needed" } else { "Failed" }),
             match view.reason {
                 Some(UnitEnd::Exhausted | UnitEnd::Failed) => {
                     format!("{logs}`{} --retry-failed` tries again.", view.run_again())
@@ -567,15 +575,21 @@ pub fn why_unit(view: &UnitView) -> Why {
     Why { because, next }
 }
 
-/// Why a run ended or goes on, and the one next step.
-pub fn why_run(view: &RunView) -> Why {
+/// Why a run ended or goes on, and the one next step; `units` are those of it that no later run worked on.
+pub fn why_run(view: &RunView, units: &[UnitView]) -> Why {
     let id = &view.id;
     let detail = view.detail.as_deref().unwrap_or_default().trim_end_matches('.');
     let (because, next) = match (view.state.as_str(), view.reason.as_deref()) {
         ("completed", _) => (format!("Completed: {detail}."), "`dacapo status` shows its units.".to_owned()),
         (state, Some(reason)) => {
-            let state = if state == "stopped" { "Stopped" } else { "Failed" };
-            (format!("{state} ({reason}): {detail}."), format!("{}.", after_run(id, reason, detail)))
+            let because = match (state, reason) {
+                // A question ends with its own mark.
+                (_, "person") if detail.ends_with(['?', '!']) => format!("A person is needed: {detail}"),
+                (_, "person") => format!("A person is needed: {detail}."),
+                ("stopped", _) => format!("Stopped ({reason}): {detail}."),
+                _ => format!("Failed ({reason}): {detail}."),
+            };
+            (because, format!("{}.", after_run(id, reason, detail, units)))
         }
         (state, None) => (
             format!("The run is {state}: {} units, {} at once.", view.units, view.parallel),
@@ -585,9 +599,18 @@ pub fn why_run(view: &RunView) -> Why {
     Why { because, next }
 }
 
-/// The one next step after a run that came to no good end.
-pub fn after_run(run: &RunId, reason: &str, detail: &str) -> String {
+/// Whether a run that ended for this reason was stopped; otherwise it failed.
+pub fn is_stopped(reason: &str) -> bool {
+    matches!(reason, "interrupted" | "terminated" | "cancelled" | "person")
+}
+
+/// The one next step after a run that came to no good end; `units` are those of it that no later run worked on, where they are
+/// known.
+pub fn after_run(run: &RunId, reason: &str, detail: &str, units: &[UnitView]) -> String {
     let more = more_of(reason, detail);
+    if let Some(unit) = units.iter().find(|unit| unit.asks()).map(|unit| &unit.unit) {
+        return format!("`dacapo steer {unit} \"…\"` answers; then `dacapo resume {run}{more}` goes on");
+    }
     format!("`dacapo status` shows how each unit stands; `dacapo resume {run}{more}` goes on")
 }
 

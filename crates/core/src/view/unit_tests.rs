@@ -355,13 +355,19 @@ fn a_run_has_a_reason_and_a_step_that_works() {
             "`dacapo resume r1 --max-tokens N` goes on.",
         ),
         (Some(failed("budget", "auth: cost 1 of 1 USD today")), "today", "`dacapo resume r1` goes on."),
+        (
+            Some(failed("person", "auth: which port?")),
+            "A person is needed: auth: which port?",
+            "`dacapo resume r1` goes on.",
+        ),
         (Some(failed("max_time", "used up")), "used up", "`dacapo resume r1 --max-time DUR` goes on."),
     ] {
         let first = envelope(0, RunEvent::OrchStarted(Box::new(begun(MergeMode::Merge))));
         let mut view = RunView::begin(&first).unwrap();
         event.into_iter().for_each(|event| view.apply(&envelope(1, event)));
-        let why = why_run(&view);
+        let why = why_run(&view, &[]);
         assert!(why.because.contains(because) && why.next.contains(next), "{why:?}");
+        assert!(!why.because.contains("?."), "{why:?}");
     }
 }
 

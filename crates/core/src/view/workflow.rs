@@ -11,7 +11,7 @@ use crate::{
     event::Reason,
     ids::{ProjectId, RunId},
     workflow::{
-        BudgetMode, OfferedDecision, StepId, StepKind,
+        BudgetMode, OfferedDecision, StepId, StepKind, WaitFor,
         machine::{AfterAnswer, EndReason, Work, WorkflowEnd, WorkflowEnvelope, WorkflowEvent},
     },
 };
@@ -89,6 +89,9 @@ pub struct StepView {
     /// What a wait is over with: `for the file x`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits_for: Option<String>,
+    /// The signal that a wait is over with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signal: Option<String>,
 }
 
 /// A question that no person has answered yet.
@@ -144,6 +147,10 @@ impl WorkflowView {
             until: None,
             waits_for: match &step.kind {
                 StepKind::Wait(what) => Some(what.to_string()),
+                _ => None,
+            },
+            signal: match &step.kind {
+                StepKind::Wait(WaitFor::Signal(name)) => Some(name.clone()),
                 _ => None,
             },
         });
@@ -403,6 +410,17 @@ pub fn why_workflow(view: &WorkflowView) -> Why {
         ),
         ("stopped", Some("budget")) => {
             format!("`dacapo resume {id} --max-cost USD` goes on with more (or `--max-tokens`, `--max-time`)")
+        }
+        ("stopped", Some("waiting")) => {
+            let mut waits = view.steps.iter().filter(|step| step.state == "waiting");
+            match waits.find_map(|step| step.signal.as_deref()) {
+                Some(name) if view.pid.is_some() => format!("`dacapo signal {id} {name}` ends the wait"),
+                Some(name) => format!(
+                    "`dacapo signal {id} {name}` ends the wait, and the run goes on in the background; `dacapo resume {id}` waits here"
+                ),
+                None if view.pid.is_some() => "it goes on by itself when the wait is over".to_owned(),
+                None => format!("`dacapo resume {id}` goes on when the wait is over"),
+            }
         }
         _ => format!("`dacapo resume {id}` goes on with it"),
     };

@@ -89,7 +89,7 @@ pub static STEP: Section = Section {
         key("command", Value::Text, "an agent works on the text of this command file"),
         key("step", Value::Text, "another word for `command`"),
         key("prompt", Value::Text, "an agent works on this text"),
-        key("bash", Value::Text, "a script, run by `sh -c`; it gets values by its environment only"),
+        key("bash", Value::Text, "a script, run by `sh -c`; it finds values in its environment only"),
         key("loop", Value::Section(&LOOP), "an agent works on a prompt until it is done"),
         key("approval", Value::TextOrSection(&APPROVAL, "message"), "a person decides"),
         key("wait", Value::Section(&WAIT), "nothing happens until then"),
@@ -225,7 +225,7 @@ pub static WAIT: Section = Section {
     name: "wait",
     about: "Exactly one of these. No process is kept meanwhile.",
     keys: &[
-        key("for", Value::Duration, "so long"),
+        key("for", Value::Duration, "wait for this duration"),
         key("until", Value::Time, "until this time"),
         key("file", Value::Text, "until this file exists in the workspace"),
         key("signal", Value::Text, "until a signal of this name comes"),

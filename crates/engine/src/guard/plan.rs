@@ -200,10 +200,8 @@ pub(super) fn look_at_machine(
         if let Some(NamesHeld { held, folders, not_held }) = holding {
             held.paths().map(Path::to_owned).collect::<Vec<_>>().iter().for_each(|path| all.protect(path));
             folders.iter().for_each(|folder| all.protect(folder));
-            let open = not_held
-                .iter()
-                .map(|path| format!("`{}` can appear: its name could not be held", path.display()));
-            all.open.extend(open);
+            all.open
+                .extend(can_appear(&not_held, "the folder cannot be written, or the name could not be held"));
             all.held = held;
         }
     }
@@ -263,14 +261,19 @@ fn path_folders_to_come() -> impl Iterator<Item = PathBuf> {
 
 /// What an agent can plant in its workspace, because a file that holds a name there would be in snapshots and count as a change.
 fn not_held_in_workspace<'a>(names: impl Iterator<Item = &'a PathBuf>) -> Option<String> {
-    let free: Vec<&PathBuf> = names.filter(|path| path.symlink_metadata().is_err()).collect();
-    let first = free.first()?.display();
-    let names = match free.len() {
+    let free: Vec<PathBuf> = names.filter(|path| path.symlink_metadata().is_err()).cloned().collect();
+    can_appear(&free, "no name is held in the workspace")
+}
+
+/// One line about all `names` that an agent can plant, however many there are, with the reason.
+fn can_appear(names: &[PathBuf], why: &str) -> Option<String> {
+    let first = names.first()?.display();
+    let names = match names.len() {
         1 => format!("`{first}`"),
         2 => format!("`{first}` and one more name"),
         many => format!("`{first}` and {} more names", many - 1),
     };
-    Some(format!("{names} can appear: no name is held in the workspace"))
+    Some(format!("{names} can appear: {why}"))
 }
 
 impl Protected {

@@ -23,6 +23,11 @@ const LOOK: Duration = Duration::from_secs(5);
 /// Providers that may not be asked: until when, and why.
 pub(crate) type Closed = BTreeMap<String, (Timestamp, String)>;
 
+/// Until when a loop that asks at `now` keeps others from asking.
+fn end_of_probe(now: Timestamp) -> i64 {
+    now.as_microsecond() + i64::try_from(PROBE.as_micros()).unwrap_or(i64::MAX)
+}
+
 impl Store {
     /// The `providers`, in order, that the loop `id` may not ask now, with until when and why, up to the first that
     /// it may ask. And that first one, if `id` is the loop that finds out whether the provider answers again.
@@ -49,10 +54,9 @@ impl Store {
                 let is_probed = prober.is_some_and(|other| other != id.as_str())
                     && probe_until.is_some_and(|until| until > now.as_microsecond());
                 if !is_probed {
-                    let until = now.as_microsecond() + i64::try_from(PROBE.as_micros()).unwrap_or(i64::MAX);
                     transaction
                         .prepare_cached("UPDATE providers SET prober = ?2, probe_until = ?3 WHERE name = ?1")?
-                        .execute(params![provider, id.as_str(), until])?;
+                        .execute(params![provider, id.as_str(), end_of_probe(now)])?;
                     return Ok((closed, Some((*provider).to_owned())));
                 }
                 // Each loop looks at another moment.
@@ -82,6 +86,28 @@ impl Store {
             transaction.execute("DELETE FROM providers WHERE name = ?1", [provider])?;
             Ok(())
         })
+    }
+
+    /// Lets the loop `id` find out now whether a provider answers that is at its limit, whatever time was told.
+    pub fn ask_provider(&mut self, id: &LoopId, provider: &str, now: Timestamp) -> Result<(), StoreError> {
+        self.transact(|transaction| {
+            transaction.execute(
+                "UPDATE providers SET until = min(until, ?2), prober = ?3, probe_until = ?4 WHERE name = ?1",
+                params![provider, now.as_microsecond(), id.as_str(), end_of_probe(now)],
+            )?;
+            Ok(())
+        })
+    }
+
+    /// Whether one of the `providers` is not known to be at its limit. Of none at all that is false.
+    pub fn is_any_open(&self, providers: &[String]) -> Result<bool, StoreError> {
+        for provider in providers {
+            let closed = self.query("SELECT 1 FROM providers WHERE name = ?1", [provider], |_| Ok(()))?;
+            if closed.is_empty() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Lets another loop find out whether a provider answers, because `id` does not ask it any more.
@@ -280,6 +306,29 @@ mod tests {
             "its own agent can be asked"
         );
         assert_eq!(look("two", &["openai"]), (Closed::new(), Some("openai".into())));
+    }
+
+    #[test]
+    fn while_one_loop_asks_before_the_time_the_others_wait_for_its_answer() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut store = Store::open(&dir.path().join("dacapo.db")).unwrap();
+        let accounts = ["anthropic".to_owned(), "openai".to_owned()];
+        store.ask_provider(&"one".parse().unwrap(), "anthropic", at(10)).unwrap();
+        assert_eq!(closed(&mut store, "two", 10), None, "no limit is known");
+        for account in &accounts {
+            store.close_provider(account, at(1000), "5-hour limit").unwrap();
+        }
+        assert!(!store.is_any_open(&accounts).unwrap());
+        store.ask_provider(&"one".parse().unwrap(), "anthropic", at(20)).unwrap();
+        let (one, two) = ("one".parse().unwrap(), "two".parse().unwrap());
+        let asks = store.closed_providers(&one, &["anthropic"], at(20)).unwrap();
+        assert_eq!(asks, (Closed::new(), Some("anthropic".to_owned())));
+        let (waits, asks) = store.closed_providers(&two, &["anthropic"], at(21)).unwrap();
+        assert_eq!((waits.len(), asks), (1, None));
+        assert!(!store.is_any_open(&accounts).unwrap(), "there is no answer yet");
+        store.open_provider("anthropic").unwrap();
+        assert!(store.is_any_open(&accounts).unwrap());
+        assert!(!store.is_any_open(&[]).unwrap());
     }
 
     #[test]

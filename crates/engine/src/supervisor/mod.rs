@@ -167,6 +167,8 @@ pub(crate) struct Supervisor<'a> {
     signed_out: Option<String>,
     /// The account of which this loop is to find out whether its provider answers again.
     probes: Option<String>,
+    /// The accounts that were at a limit when the loop parked: if one of them answers another loop, the park is over.
+    awaited_accounts: Vec<String>,
     task_bus: Bus,
     project_bus: Bus,
     /// The size of the task's bus when the running agent started.
@@ -266,13 +268,16 @@ impl Supervisor<'_> {
                 self.start_agent((agent, session), iteration, &prompt, &nonce, time_left)?;
             }
             Effect::Park { .. } if self.started.session.is_some() => {}
-            Effect::Park { until } => self.timers.park(until),
+            Effect::Park { until } => {
+                self.timers.park(until);
+                self.await_providers()?;
+            }
             // A hook waits for that itself, without a supervisor.
             Effect::AwaitRecovery { .. } => {}
             Effect::CloseProvider { agent, until, why } => {
                 self.store.close_provider(&self.account(agent), until, &why)?;
             }
-            Effect::OpenProviders => self.open_providers()?,
+            Effect::AskProviders => self.ask_providers()?,
             Effect::RunGate { gate, role, snapshot, look } => {
                 self.start_gate(gate, role, snapshot.as_deref(), look)?;
             }
@@ -476,8 +481,13 @@ impl Supervisor<'_> {
             self.inbox.push_back(Input::DelayOver.into());
         }
         let folder = self.task_folder();
-        let is_done = || observe::markers(&folder).done != DoneFact::Absent;
-        if self.timers.park_is_over(now, Timestamp::now(), is_done) {
+        let (store, awaited) = (&self.store, &self.awaited_accounts);
+        let is_over = || {
+            observe::markers(&folder).done != DoneFact::Absent
+                // A journal that cannot be read now ends no wait.
+                || store.is_any_open(awaited).unwrap_or(false)
+        };
+        if self.timers.park_is_over(now, Timestamp::now(), is_over) {
             self.end_park()?;
         }
         if self.timers.children_are_due(now) {

@@ -470,6 +470,7 @@ impl<'a> SupervisorParts<'a> {
             awaits_sign_in: false,
             signed_out: None,
             probes: None,
+            awaited_accounts: Vec::new(),
             bus_mark: 0,
             next_stock: None,
             ended_for_memory: health::ended_for_memory(),

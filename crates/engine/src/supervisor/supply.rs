@@ -22,8 +22,7 @@ impl Supervisor<'_> {
         if !policy.needs_supply() {
             return Ok(Supply::default());
         }
-        let accounts: Vec<String> =
-            (0..=policy.agent.fallback.len()).map(|index| self.account(index)).collect();
+        let accounts = self.accounts();
         let names: Vec<&str> = accounts.iter().map(String::as_str).collect();
         let (closed, probes) = self.store.closed_providers(&self.id, &names, Timestamp::now())?;
         self.probes = probes;
@@ -40,11 +39,23 @@ impl Supervisor<'_> {
         account_of(agent, &agent_environment(&self.inherited, policy.environment, &agent.env, &[]))
     }
 
-    /// The user does not want to wait: the accounts of this loop's agents are asked again.
-    pub(super) fn open_providers(&mut self) -> Result<(), SuperviseError> {
-        for index in 0..=self.started.policy.agent.fallback.len() {
-            self.store.open_provider(&self.account(index))?;
+    fn accounts(&self) -> Vec<String> {
+        (0..=self.started.policy.agent.fallback.len()).map(|index| self.account(index)).collect()
+    }
+
+    /// The user does not want to wait: this loop asks its providers, and others wait for the result.
+    pub(super) fn ask_providers(&mut self) -> Result<(), SuperviseError> {
+        for account in self.accounts() {
+            self.store.ask_provider(&self.id, &account, Timestamp::now())?;
         }
+        Ok(())
+    }
+
+    /// Notes which accounts the loop waits for. One that parks for an outage of its own, which closed no account, waits for its
+    /// own time alone.
+    pub(super) fn await_providers(&mut self) -> Result<(), SuperviseError> {
+        let accounts = self.accounts();
+        self.awaited_accounts = if self.store.is_any_open(&accounts)? { Vec::new() } else { accounts };
         Ok(())
     }
 

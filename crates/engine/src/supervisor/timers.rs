@@ -29,8 +29,8 @@ struct Park {
 /// How soon a child loop is looked for again that is not in the journal yet.
 const STARTING: Duration = Duration::from_millis(5);
 
-/// How often the clock is looked at while a loop is parked.
-const CLOCK: Duration = Duration::from_secs(30);
+/// How often a parked loop looks at the clock, for a DONE file, and whether its provider answered another loop.
+const CLOCK: Duration = Duration::from_secs(10);
 
 struct ChildrenWait {
     since: Instant,
@@ -56,16 +56,16 @@ impl Timers {
         self.park = Some(Park { until, next: Instant::now() });
     }
 
-    /// Whether the time has come, or what `is_done` asks for; else looks again later.
+    /// Whether the time has come, or what `is_over` asks for; else looks again later.
     pub(super) fn park_is_over(
         &mut self,
         now: Instant,
         clock: Timestamp,
-        is_done: impl FnOnce() -> bool,
+        is_over: impl FnOnce() -> bool,
     ) -> bool {
         let Some(park) = self.park.as_mut().filter(|park| park.next <= now) else { return false };
         let left = Duration::try_from(park.until.duration_since(clock)).unwrap_or_default();
-        if left.is_zero() || is_done() {
+        if left.is_zero() || is_over() {
             self.park = None;
             return true;
         }

@@ -42,6 +42,17 @@ use crate::{
 /// How many changed paths are named for people.
 const NAMED: usize = 20;
 
+/// The workspace could not be looked at. On a full disk that is the reason, whoever met it; git says so in the words of the system,
+/// and dacapo runs it with `LC_ALL=C`.
+fn not_examined(why: String) -> Input {
+    let is_full = ["No space left on device", "Disk quota exceeded"].iter().any(|words| why.contains(words));
+    if is_full {
+        Input::DiskFailed(format!("the disk is full: {why}"))
+    } else {
+        Input::ExaminationFailed(why)
+    }
+}
+
 impl Supervisor<'_> {
     /// Removes the locks of git that an agent of this loop left behind, so that the next one can commit. Says which.
     pub(super) fn remove_left_locks(&self) -> Vec<String> {
@@ -153,7 +164,7 @@ impl Supervisor<'_> {
         let found = match back.and_then(|()| self.look_at_workspace().map_err(|error| error.to_string())) {
             Ok(found) => found.map(Box::new),
             Err(why) => {
-                self.inbox.push_back(Input::ExaminationFailed(why).into());
+                self.inbox.push_back(not_examined(why).into());
                 return Ok(());
             }
         };
@@ -300,7 +311,7 @@ impl Supervisor<'_> {
                 let seal = self.seal()?;
                 self.inbox.push_back(Input::Rechecked(Recheck { disturbed, seal }).into());
             }
-            Err(error) => self.inbox.push_back(Input::ExaminationFailed(error.to_string()).into()),
+            Err(error) => self.inbox.push_back(not_examined(error.to_string()).into()),
         }
         Ok(())
     }

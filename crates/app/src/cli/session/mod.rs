@@ -189,7 +189,7 @@ fn policy_of(
     let policy = with_budgets(Policy::session(host, promise, max_iterations, gates), &configured.effective);
     let mut warnings = Vec::new();
     if policy.gates.specs.is_empty() {
-        warnings.push("no gate stands behind the promise: the agent's word ends the loop".to_owned());
+        warnings.push("no gate checks the promise: the agent's word ends the loop".to_owned());
     }
     if policy.limits.has_budget() {
         warnings.push(

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use super::{super::say, RepositoryTasks, TaskRuns, TasksPlace};
 use crate::{context::Context, error::UserError};
 
-/// Say that a task is done whose file says so and of which no finished run is recorded
+/// Confirm that a task is done which dacapo has not run itself
 ///
 /// A file can be written by any program, so dacapo believes `status: done` only if it has seen the task through its stages itself,
 /// or if you say so. Until then tasks that depend on it do not begin. `dacapo trust --revoke` takes it back.

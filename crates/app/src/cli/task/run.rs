@@ -182,7 +182,7 @@ fn without_checks(settings: &TaskSettings, stages: &[PlannedStage], tasks: &[&St
         || stages.iter().any(|planned| !planned.stage.gates.is_empty())
         || tasks.iter().all(|task| task.spec.completion.stages.values().any(|own| own.verify.is_some()));
     (!has_gate).then(|| {
-        "no gate stands behind any stage: commits and the words of agents are all that is looked at; `--gate CMD`, or \
+        "no gate checks any stage: commits and the words of agents are all that is looked at; `--gate CMD`, or \
          `gates` in .dacapo/config.yaml, adds one"
             .to_owned()
     })

@@ -33,6 +33,9 @@ pub(super) struct UnitListArgs {
 struct UnitLine<'a> {
     unit: &'a UnitId,
     status: &'static str,
+    /// The same for people.
+    #[serde(skip)]
+    words: &'static str,
     tasks: Vec<TaskLine<'a>>,
     depends_on: &'a [UnitId],
     branch: Option<String>,
@@ -56,9 +59,11 @@ impl<'a> UnitLine<'a> {
             status: task.status,
             file: &task.spec.file,
         };
+        let status = known.status.unwrap_or_else(|| graph::status(&unit.tasks).as_str());
         Self {
             unit: &unit.id,
-            status: known.status.unwrap_or_else(|| graph::status(&unit.tasks).as_str()),
+            status,
+            words: known.words.unwrap_or(status),
             tasks: unit.tasks.iter().map(task).collect(),
             depends_on: &unit.depends_on,
             branch: known.branch,
@@ -71,6 +76,8 @@ impl<'a> UnitLine<'a> {
 #[derive(Default)]
 struct UnitHistory {
     status: Option<&'static str>,
+    /// The status for people, where that says more.
+    words: Option<&'static str>,
     branch: Option<String>,
     blocked_by: Vec<UnitId>,
 }
@@ -94,6 +101,7 @@ fn known(cx: &Context, place: &UnitsPlace) -> Result<BTreeMap<UnitId, UnitHistor
                     UnitStatus::Completed => Some(TaskStatus::Complete.as_str()),
                     status => Some(status.words()),
                 },
+                words: view.asks().then(|| view.words()),
                 branch: view.branch.filter(|_| view.merged.is_none()),
                 blocked_by: view.blocked_by,
             };
@@ -123,7 +131,7 @@ pub(super) fn list(cx: &Context, args: &UnitListArgs) -> Result<u8, UserError> {
         rows.push([
             line.unit.to_string(),
             format!("{done}/{}", line.tasks.len()),
-            line.status.to_owned(),
+            line.words.to_owned(),
             depends_on.join(", "),
         ]);
     }

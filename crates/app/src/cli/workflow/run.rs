@@ -54,8 +54,9 @@ const PARALLEL: u32 = 4;
 /// Run a workflow
 ///
 /// Its steps are taken in their order, each agent and each check by a loop of its own. Ctrl-C stops it, and `dacapo resume`
-/// goes on with what it was started with, without running a step again that is complete. A workflow that asks a person or
-/// waits exits with 4.
+/// goes on with what it was started with, without running a step again that is complete. A run that asks a person exits
+/// with 4, and `dacapo approve` or `dacapo reject` lets it go on. A run that waits for a time, a file or a signal waits here; with
+/// `--detach` no process waits, and `dacapo resume` goes on when the wait is over, or `dacapo signal`.
 #[derive(Args, Debug, Clone)]
 #[command(
     after_help = "Examples:\n  dacapo workflow run ralph\n  dacapo workflow run fix-issue \"issue 12\" --agent codex --max-cost 5\n  dacapo workflow run ship --dry-run --stubs stubs.yaml"

@@ -80,7 +80,7 @@ fn a_person_who_does_not_want_to_wait_has_a_parked_loop_ask_at_once() {
     let mut sim = parked();
     assert_eq!(sim.feed(ask(false)), Step::default(), "to go on after a pause is not to ask");
     let step = sim.feed(ask(true));
-    let asks = [Effect::OpenProviders, Effect::ReadMarkers];
+    let asks = [Effect::AskProviders, Effect::ReadMarkers];
     assert_eq!((&work(&step)[..], names(&step.events)), (&asks[..], vec![]));
     assert!(matches!(sim.work(no_markers())[..], [Effect::StartAgent { iteration: 1, attempt: 2, .. }]));
     assert_eq!(sim.work(Input::ParkOver), [], "the time of the park means nothing any more");
@@ -88,7 +88,7 @@ fn a_person_who_does_not_want_to_wait_has_a_parked_loop_ask_at_once() {
     let grant = Grant { ask_now: true, ..NOTHING };
     let mut stopped = parked().after([CTRL_C]);
     let step = stopped.feed(Input::Resume { grant, output: OutputMarks::default(), pid: 9 });
-    assert_eq!(work(&step), [Effect::ConsumeWaitMarker, Effect::OpenProviders, Effect::ReadMarkers]);
+    assert_eq!(work(&step), [Effect::ConsumeWaitMarker, Effect::AskProviders, Effect::ReadMarkers]);
     assert!(matches!(stopped.work(no_markers())[..], [Effect::StartAgent { iteration: 1, attempt: 2, .. }]));
     // A loop that is not parked has nothing to ask.
     assert_eq!(Sim::running(policy(|_| {})).feed(ask(true)), Step::default());

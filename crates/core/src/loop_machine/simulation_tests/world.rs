@@ -444,7 +444,7 @@ impl World {
                 self.asked = (asked, made);
                 self.pending.push(Pending::ItemCommits);
             }
-            Effect::OpenProviders => self.closed.clear(),
+            Effect::AskProviders => self.closed.clear(),
             Effect::CancelChildren | Effect::Post(_) | Effect::AwaitRecovery { .. } => {}
         }
     }

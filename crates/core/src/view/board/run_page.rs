@@ -99,7 +99,7 @@ impl RunPage {
                 depends_on: unit.depends_on.clone(),
                 blocked_by: unit.blocked_by.clone(),
                 status: unit.status,
-                words: unit.status.words().to_owned(),
+                words: unit.words().to_owned(),
                 tasks: Parts {
                     done: small(unit.tasks.iter().filter(|task| task.status == TaskStatus::Complete).count()),
                     all: small(unit.tasks.len()),
