@@ -746,8 +746,8 @@ pub struct GateResult {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missing_program: Option<String>,
     /// Files that the agent has committed and that the checkout of a red gate lacks, because they are ignored.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub lacks: Vec<String>,
+    #[serde(default, skip_serializing_if = "<[String]>::is_empty")]
+    pub lacks: Box<[String]>,
     /// Where the segments end after it.
     pub output: OutputMarks,
 }

@@ -199,7 +199,7 @@ impl MustFailSearch {
     /// What became of them; `report` is what the runner said of all tests.
     pub fn finish(mut self, report: Option<&TestReport>) -> MustFailRun {
         self.end_line();
-        let failed = || report.into_iter().flat_map(|report| &report.failed_names);
+        let failed = || report.into_iter().flat_map(|report| report.failed_names.iter());
         let has_failed = |(_, test): &&(String, MustFailTest)| {
             let expecting = test.by.strip_prefix(EXPECTATION_OF);
             expecting.is_some_and(|name| failed().any(|failed| is_test(failed, name)))
@@ -289,7 +289,7 @@ impl MustFailRun {
     /// Tests that failed beside must-fail tests, and that had not failed in a run without them, of which `plain` is the report.
     pub fn disturbed(&self, plain: Option<&TestReport>) -> Vec<String> {
         let has_failed = |name: &&String| {
-            let mut alone = plain.into_iter().flat_map(|plain| &plain.failed_names);
+            let mut alone = plain.into_iter().flat_map(|plain| plain.failed_names.iter());
             alone.any(|failed| failed == *name || is_test(failed, name))
         };
         self.others.iter().filter(|name| !has_failed(name)).cloned().collect()

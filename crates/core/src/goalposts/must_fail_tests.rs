@@ -241,7 +241,7 @@ fn other_tests_that_failed_are_told_from_must_fail_tests() {
         "tests::adds",
         "/tmp/x/tests/test_a.py",
     ];
-    let failed_names = failed.iter().map(|name| (*name).to_owned()).collect();
+    let failed_names = Box::new(failed.iter().map(|name| (*name).to_owned()).collect());
     let report = TestReport { failed: 6, failed_names, ..TestReport::default() };
     let names = vec![("qxname".to_owned(), test("assert")), ("qyname".to_owned(), test("body of test_made"))];
     let run = MustFailSearch::new(names).finish(Some(&report));

@@ -28,8 +28,13 @@ pub struct TestReport {
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub names: BTreeSet<String>,
     /// Those of them that failed, where the runner names them.
-    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-    pub failed_names: BTreeSet<String>,
+    #[serde(default, skip_serializing_if = "is_empty")]
+    pub failed_names: Box<BTreeSet<String>>,
+}
+
+#[expect(clippy::borrowed_box, reason = "what serde calls gets the field itself")]
+fn is_empty(names: &Box<BTreeSet<String>>) -> bool {
+    names.is_empty()
 }
 
 impl TestReport {
@@ -118,7 +123,14 @@ impl ReportReader {
         let Counts { passed, failed, skipped } = counts;
         let names = if self.has_too_many_names { BTreeSet::new() } else { self.names };
         let (surplus_failures, failed_names) = (self.surplus_failures, self.failed_names);
-        Some(TestReport { passed, failed, skipped, surplus_failures, names, failed_names })
+        Some(TestReport {
+            passed,
+            failed,
+            skipped,
+            surplus_failures,
+            names,
+            failed_names: Box::new(failed_names),
+        })
     }
 
     fn end_line(&mut self) {

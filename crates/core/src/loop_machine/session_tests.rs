@@ -197,7 +197,7 @@ fn gate(red: Option<&str>) -> GateResult {
         disturbed: vec![],
         must_fail_tests: None,
         missing_program: None,
-        lacks: Vec::new(),
+        lacks: Box::default(),
         not_started: Default::default(),
         output: OutputMarks::default(),
     }

@@ -86,7 +86,7 @@ pub(super) fn gate_not_started(error: &impl std::fmt::Display, output: OutputMar
         disturbed: Vec::new(),
         must_fail_tests: None,
         missing_program: None,
-        lacks: Vec::new(),
+        lacks: Box::default(),
         output,
     }
 }
@@ -147,7 +147,7 @@ pub(super) fn gate_result(
         disturbed: Vec::new(),
         must_fail_tests: None,
         missing_program: None,
-        lacks: Vec::new(),
+        lacks: Box::default(),
         output,
     }
 }

@@ -829,7 +829,7 @@ impl Supervisor<'_> {
                     must_fail.map(|search| Box::new(search.finish(result.tests.as_ref())));
                 result.missing_program = self.missing_program(&spec, result.exit_code);
                 result.disturbed = self.rewritten_goalposts(&spec, result.exit_code);
-                result.lacks = self.ignored_in_checkout(result.exit_code);
+                result.lacks = self.ignored_in_checkout(result.exit_code).into();
                 if role == GateRole::Baseline && ended_by.is_none() {
                     self.baseline_is_trial(&spec, &result);
                 }

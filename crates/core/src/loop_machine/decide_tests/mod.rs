@@ -256,7 +256,7 @@ pub(crate) fn gate_result(code: i32) -> GateResult {
         disturbed: vec![],
         must_fail_tests: None,
         missing_program: None,
-        lacks: Vec::new(),
+        lacks: Box::default(),
         output: OutputMarks::default(),
     }
 }
