@@ -6,8 +6,9 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    ffi::{OsStr, OsString},
     fs, io,
-    os::unix::fs::MetadataExt,
+    os::unix::{ffi::OsStrExt, fs::MetadataExt},
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -34,7 +35,7 @@ use dacapo_core::{
 };
 
 use crate::{
-    git::on_disk::folders_of_checkout,
+    git::on_disk,
     guard::{IN_FOLDER, is_held},
     home::write_private,
     safe_open::{leads_elsewhere, untie},
@@ -56,12 +57,21 @@ const EXTRA_FILE: u64 = 256 << 10;
 const EXTRA_ALL: u64 = 16 << 20;
 
 /// Endings of files that compilers make of sources.
-const COMPILED: &[&str] = &["o", "a", "so", "lo", "obj", "pyc", "class"];
+const COMPILED: &[&str] = &["o", "a", "so", "lo", "obj", "pyc", "class", "gch", "pch"];
+/// Of these, headers that a compiler takes without a look at their sources.
+const PRECOMPILED: &[&str] = &["gch", "pch"];
+
+/// How many words of gates are looked at for tags.
+const MAX_WORDS: usize = 500;
 
 /// How many modules are looked at for who imports a new one.
 const MAX_LOOKED_AT: usize = 2000;
 
-/// Folders that tools install into: a checkout gets a link to them.
+/// Files that list the packages of JavaScript which the work depends on.
+const LOCKS: &[&str] =
+    &["package.json", "package-lock.json", "npm-shrinkwrap.json", "yarn.lock", "pnpm-lock.yaml", "bun.lock"];
+
+/// Folders that tools install into: a checkout gets links to what is in them.
 const INSTALLED: &[&str] = &["node_modules", ".venv", "venv"];
 
 /// What a file is on disk, without its content: no process can set the change time back.
@@ -276,10 +286,14 @@ pub(crate) struct WatchedGoalposts {
     found_by: Globs,
     /// New files that gates name: they are to be written, and stay where they are.
     named: BTreeSet<String>,
+    /// Tags that gates and their scripts name, with what they named at the start.
+    tags: Tags,
     /// Settings above the workspace and in the user's home folder, with their hash if they are there.
     outside: BTreeMap<PathBuf, Option<String>>,
     /// Programs that gates start, and what was found by their names.
     programs: BTreeMap<String, KnownProgram>,
+    /// The programs in the folders of PATH that are the user's own.
+    on_path: BTreeMap<PathBuf, BTreeSet<OsString>>,
     /// Parts of test runners that are installed in the workspace or in the home folder.
     installed: BTreeMap<PathBuf, KnownProgram>,
     /// Files and folders whose names are no text, at the start.
@@ -291,6 +305,8 @@ pub(crate) struct WatchedGoalposts {
     compiled: BTreeSet<String>,
     /// Whether a gate finds its tests by unittest's discovery.
     has_unittest: bool,
+    /// Whether a gate starts git, for which attributes decide.
+    starts_git: bool,
     /// Whether a gate says where programs are looked for, so that a new one in the workspace may take the place of another.
     sets_path: bool,
     /// Whether packages of Go lay in the workspace at the start.
@@ -304,13 +320,43 @@ pub(crate) struct WatchedGoalposts {
     hides_files: bool,
 }
 
+/// Tags of a repository, and what each named: a gate that takes its tests from one takes what was meant then.
+#[derive(Default)]
+struct Tags {
+    common_dir: PathBuf,
+    ids: BTreeMap<String, String>,
+}
+
+impl Tags {
+    /// The tags of the repository at `root` that these texts name.
+    fn named(root: &Path, texts: impl Iterator<Item = String>) -> Self {
+        let Some((_, common_dir)) = on_disk::folders_of_checkout(root) else { return Self::default() };
+        let is_part = |c: char| c.is_alphanumeric() || matches!(c, '.' | '_' | '-' | '/' | '+');
+        let words: BTreeSet<String> = texts
+            .flat_map(|text| text.split(|c| !is_part(c)).map(str::to_owned).collect::<Vec<_>>())
+            .flat_map(|word| word.split("..").map(str::to_owned).collect::<Vec<_>>())
+            .filter(|word| !word.is_empty() && !word.starts_with(['/', '-', '.']))
+            .collect();
+        let id_of = |word: &String| on_disk::reference(&common_dir, &format!("refs/tags/{word}"));
+        let found = words.into_iter().take(MAX_WORDS).filter_map(|word| id_of(&word).map(|id| (word, id)));
+        Self { ids: found.collect(), common_dir }
+    }
+
+    fn moved(&self) -> Vec<String> {
+        let names = self.ids.iter().map(|(tag, id)| (format!("refs/tags/{tag}"), id));
+        let moved =
+            names.filter(|(name, id)| on_disk::reference(&self.common_dir, name).as_ref() != Some(id));
+        moved.map(|(name, _)| name).collect()
+    }
+}
+
 /// What the workspace holds that no snapshot does, as it was at the start.
 #[derive(Default)]
 pub(crate) struct Extras {
     /// Small files with their content, mode and time.
     files: Vec<(String, Vec<u8>, fs::Permissions, Option<std::time::SystemTime>)>,
-    /// Folders that tools installed into.
-    installed: Vec<String>,
+    /// Folders that tools installed into, with the names in them; none where it is not known what was there at the start.
+    installed: BTreeMap<String, Option<BTreeSet<OsString>>>,
     /// Repositories within this one, which no snapshot holds. What an agent does there is work: a checkout gets them as they are.
     nested: Vec<String>,
     /// What git keeps of them, where that is known from the start.
@@ -348,7 +394,7 @@ impl Hooks {
 
     /// The folder in which git looks for hooks: git's own, or one within the workspace, from its top. `None` where it is another.
     fn folder(root: &Path) -> Option<PathBuf> {
-        let (_, common_dir) = folders_of_checkout(root)?;
+        let (_, common_dir) = on_disk::folders_of_checkout(root)?;
         let config = fs::read_to_string(common_dir.join("config")).ok()?;
         let named = config.lines().filter_map(|line| line.split_once('='));
         let mut named = named.filter(|(key, _)| key.trim().eq_ignore_ascii_case("hookspath"));
@@ -611,6 +657,7 @@ impl WatchedGoalposts {
         let mut watched = Self::empty(root, below, policy);
         watched.read_until = read_until;
         let mut reach = reach(root, below, &policy.gates.specs, &walk.files, earlier);
+        watched.starts_git = reach.programs.contains("git");
         watched.followed = reach.followed.iter().map(|file| file.path.clone()).collect();
         watched.found_by = Globs::parse(&reach.patterns).unwrap_or_default();
         // Programs may be large, and are read meanwhile.
@@ -625,12 +672,19 @@ impl WatchedGoalposts {
         });
         watched.learn(&reach);
         let rested_on = watched.read_what_checks_rest_on(policy, &walk.files, earlier);
+        if watched.starts_git {
+            let gates = policy.gates.specs.iter().filter(|gate| gate.ask.is_none());
+            let scripts = reach.followed.iter().filter_map(|file| watched.contents.get(&file.path));
+            let scripts = scripts.map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+            watched.tags = Tags::named(root, gates.map(|gate| gate.script().to_string()).chain(scripts));
+        }
         reach.followed.extend(rested_on.into_iter().map(|(path, check)| {
             let named_by = Some(check).filter(|check| !check.is_empty());
             FollowedFile { path, named_by }
         }));
         if path.is_some() {
             watched.read_packages(&walk.left_out);
+            watched.on_path = own_programs();
         }
         watched.note(walk);
         watched.programs = found.unwrap_or_default();
@@ -743,14 +797,17 @@ impl WatchedGoalposts {
             rested_on: BTreeSet::new(),
             found_by: Globs::default(),
             named: named.collect(),
+            tags: Tags::default(),
             outside: BTreeMap::new(),
             programs: BTreeMap::new(),
+            on_path: BTreeMap::new(),
             installed: BTreeMap::new(),
             odd: BTreeSet::new(),
             at_start: HashSet::new(),
             ties: BTreeSet::new(),
             compiled: BTreeSet::new(),
             has_unittest: false,
+            starts_git: false,
             sets_path: false,
             has_vendor: root.join("vendor/modules.txt").exists() || !root.join("go.mod").exists(),
             installed_into: BTreeSet::new(),
@@ -785,6 +842,7 @@ impl WatchedGoalposts {
         let walk = walk(root);
         let reach = reach(root, below, &policy.gates.specs, &walk.files, &Earlier::new());
         watched.found_by = Globs::parse(&reach.patterns).unwrap_or_default();
+        watched.starts_git = reach.programs.contains("git");
         watched.before = before;
         watched.outside = outside(root, checkouts);
         watched.outside.extend(profiles(root, policy));
@@ -856,7 +914,8 @@ impl WatchedGoalposts {
         if self.test_paths.matches(path) {
             return Some(GoalpostKind::Test);
         }
-        if self.rested_on.contains(path) {
+        let is_attributes = self.starts_git && path.rsplit('/').next() == Some(".gitattributes");
+        if self.rested_on.contains(path) || is_attributes {
             return Some(GoalpostKind::Followed);
         }
         kind_of(path)
@@ -1071,6 +1130,17 @@ impl WatchedGoalposts {
                 path_entries().into_iter().map(|folder| folder.join(name)).find(|file| is_program(file))?;
             (found != program.path).then_some(found)
         });
+        // Programs that others find on PATH, such as a compiler its assembler.
+        let before = |folder: &PathBuf, name: &OsString| {
+            self.on_path.get(folder).is_none_or(|names| names.contains(name))
+        };
+        let hiding = own_programs().into_iter().flat_map(|(folder, names)| {
+            let is_hiding = |name: &OsString| {
+                let mut others = path_entries().into_iter().filter(|other| *other != folder);
+                !before(&folder, name) && others.any(|other| is_program(&other.join(name)))
+            };
+            names.into_iter().filter(is_hiding).map(|name| folder.join(name)).collect::<Vec<_>>()
+        });
         let installed = self.installed.values().filter(|part| part.path.exists() && part.is_other());
         let plugins = plugins_at_home().into_iter().filter(|path| !self.installed.contains_key(path));
         // `npm` puts this folder first on PATH.
@@ -1084,7 +1154,9 @@ impl WatchedGoalposts {
             .chain(beside)
             .chain(programs.map(|program| program.path.clone()))
             .chain(shadowing)
+            .chain(hiding)
             .map(|path| path.display().to_string())
+            .chain(self.tags.moved())
             .collect()
     }
 
@@ -1120,7 +1192,7 @@ impl WatchedGoalposts {
     }
 
     /// Makes `folder`, a checkout, what a clone elsewhere would be. Links that are new and lead by an absolute path to what is neither
-    /// in it nor the system's are taken out; what a compiler made since the start is older than every source, so that it is made again.
+    /// in it nor the system's are taken out; what a compiler made since the start is older than every source, so that it is made again, or is not there.
     pub(crate) fn as_elsewhere(&self, folder: &Path) {
         let found = walk(folder);
         for tie in found.ties.difference(&self.ties) {
@@ -1134,7 +1206,9 @@ impl WatchedGoalposts {
         for path in
             found.compiled.difference(&self.compiled).filter(|path| !leads_elsewhere(folder, Path::new(path)))
         {
-            if let Ok(file) = fs::File::options().write(true).open(folder.join(path)) {
+            if PRECOMPILED.iter().any(|end| path.rsplit('.').next() == Some(end)) {
+                let _ = fs::remove_file(folder.join(path));
+            } else if let Ok(file) = fs::File::options().write(true).open(folder.join(path)) {
                 let _ = file.set_modified(std::time::UNIX_EPOCH + Duration::from_secs(1));
             }
         }
@@ -1466,6 +1540,17 @@ fn path_entries() -> Vec<PathBuf> {
     std::env::split_paths(&path).filter(|folder| folder.is_absolute()).collect()
 }
 
+/// The names of the files in the folders of PATH that lie in the home folder.
+fn own_programs() -> BTreeMap<PathBuf, BTreeSet<OsString>> {
+    let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
+    let is_own = |folder: &PathBuf| home.as_ref().is_some_and(|home| folder.starts_with(home));
+    let names = |folder: &PathBuf| {
+        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+        entries.map(|entry| entry.file_name()).collect()
+    };
+    path_entries().into_iter().filter(is_own).map(|folder| (folder.clone(), names(&folder))).collect()
+}
+
 fn is_program(file: &Path) -> bool {
     file.is_file() && rustix::fs::access(file, rustix::fs::Access::EXEC_OK).is_ok()
 }
@@ -1569,7 +1654,12 @@ impl Extras {
             room -= data.len();
             extras.files.push((path.clone(), bytes, data.permissions(), data.modified().ok()));
         }
-        extras.installed = walk.left_out.into_iter().filter(|folder| is_installed(folder)).collect();
+        let names = |folder: &String| {
+            let entries = fs::read_dir(root.join(folder)).into_iter().flatten().flatten();
+            entries.flat_map(|entry| with_scoped(&entry)).collect()
+        };
+        let folders = walk.left_out.into_iter().filter(|folder| is_installed(folder));
+        extras.installed = folders.map(|folder| (folder.clone(), Some(names(&folder)))).collect();
         if walk.is_cut {
             extras.lacking.push("(too many files)".to_owned());
         }
@@ -1581,7 +1671,8 @@ impl Extras {
     pub(crate) fn again(root: &Path) -> Self {
         let walk = walk(root);
         let mut extras = Self { nested: walk.nested, ..Self::default() };
-        extras.installed = walk.left_out.into_iter().filter(|folder| is_installed(folder)).collect();
+        let folders = walk.left_out.into_iter().filter(|folder| is_installed(folder));
+        extras.installed = folders.map(|folder| (folder, None)).collect();
         extras
     }
 
@@ -1630,19 +1721,69 @@ impl Extras {
         // What was installed since, for dependencies that the work lists.
         let lists_some =
             fs::read_to_string(folder.join("package.json")).is_ok_and(|text| text.contains("ependencies\""));
-        let new = Some("node_modules".to_owned()).filter(|new| lists_some && !self.installed.contains(new));
-        for path in self.installed.iter().chain(&new) {
+        let new =
+            Some("node_modules".to_owned()).filter(|new| lists_some && !self.installed.contains_key(new));
+        let listed: String =
+            LOCKS.iter().filter_map(|lock| fs::read_to_string(folder.join(lock)).ok()).collect();
+        let new = new.map(|new| (new, None));
+        for (path, names) in self.installed.iter().chain(new.as_ref().map(|(new, names)| (new, names))) {
+            // What came since belongs to the work if the work lists it.
+            let is_lent = |name: &OsStr| {
+                let is_listed =
+                    || name.to_str().is_some_and(|name| name.starts_with('.') || listed.contains(name));
+                names.as_ref().is_none_or(|names| {
+                    names.contains(name) || !path.ends_with("node_modules") || is_listed()
+                })
+            };
             let link = folder.join(path);
             let is_free = fs::symlink_metadata(&link).is_err() && !leads_elsewhere(folder, Path::new(path));
             if is_free && root.join(path).is_dir() {
-                if let Some(above) = link.parent() {
-                    fs::create_dir_all(above)?;
-                }
-                std::os::unix::fs::symlink(root.join(path), &link)?;
+                lend(&root.join(path), &link, "", &is_lent)?;
             }
         }
         Ok(())
     }
+}
+
+/// The names of a package, and of those of one author.
+fn with_scoped(entry: &fs::DirEntry) -> Vec<OsString> {
+    let name = entry.file_name();
+    if !name.as_bytes().starts_with(b"@") {
+        return vec![name];
+    }
+    let inside = fs::read_dir(entry.path()).into_iter().flatten().flatten();
+    let mut scoped = |inner: fs::DirEntry| [&name, OsStr::new("/"), &inner.file_name()].into_iter().collect();
+    inside.map(&mut scoped).collect()
+}
+
+/// Lets a checkout use a folder that tools installed into: a folder of its own whose entries lead there. A gate that installs anew
+/// removes these, and not what they lead to. What it would write into, small files and the programs of an environment, is copied.
+/// `scope` is the author's name before those of the packages.
+fn lend(from: &Path, to: &Path, scope: &str, is_lent: &dyn Fn(&OsStr) -> bool) -> io::Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)?.flatten() {
+        let mut whole = OsString::from(scope);
+        whole.push(entry.file_name());
+        let (from, to) = (entry.path(), to.join(entry.file_name()));
+        let kind = entry.file_type()?;
+        let is_file = |data: fs::Metadata| data.is_file() && data.len() <= EXTRA_FILE;
+        // Packages of one author lie in a folder of their own.
+        let name = entry.file_name();
+        let is_scope = name.as_bytes().starts_with(b"@");
+        if kind.is_dir() && (is_scope || name == "bin") {
+            let scope = if is_scope { format!("{}/", name.to_string_lossy()) } else { String::new() };
+            let in_bin = |_: &OsStr| true;
+            lend(&from, &to, &scope, if is_scope { is_lent } else { &in_bin })?;
+        } else if !is_lent(&whole) {
+            continue;
+        } else if kind.is_file() && entry.metadata().is_ok_and(is_file) {
+            fs::copy(&from, &to)?;
+        } else {
+            let target = fs::read_link(&from).ok().filter(|target| target.is_absolute());
+            std::os::unix::fs::symlink(target.unwrap_or(from), &to)?;
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -3,7 +3,8 @@
 use std::{collections::BTreeMap, fs, io, path::Path};
 
 use dacapo_core::goalposts::{
-    MustFailSearch, MustFailTest, Place, must_fail_name, must_fail_tests_of_claim, with_must_fail_tests,
+    MustFailSearch, MustFailTest, Place, expected_numbers, must_fail_name, must_fail_tests_of_claim,
+    with_must_fail_tests,
 };
 
 use crate::goalposts::replace;
@@ -41,7 +42,7 @@ impl MustFailFiles {
         for (index, test) in tests.iter().enumerate() {
             of_file.entry(&test.path).or_default().push((&test.by, must_fail_name(random, index)));
         }
-        let mut names = Vec::new();
+        let mut search = MustFailSearch::default();
         for (path, tests) in of_file {
             let file = folder.join(path);
             if !fs::metadata(&file).is_ok_and(|data| data.is_file() && data.len() <= MAX_FILE) {
@@ -57,15 +58,14 @@ impl MustFailFiles {
             else {
                 continue;
             };
-            self.before.insert(path.to_owned(), text.into_bytes());
             replace(&file, with.as_bytes())?;
-            names.extend(
-                tests
-                    .into_iter()
-                    .map(|(by, name)| (name, MustFailTest { path: path.to_owned(), by: by.to_owned() })),
-            );
+            for (by, name) in tests {
+                let numbers = expected_numbers(path, &text, by, &name);
+                search.add(name, MustFailTest { path: path.to_owned(), by: by.to_owned() }, numbers);
+            }
+            self.before.insert(path.to_owned(), text.into_bytes());
         }
-        Ok(MustFailSearch::new(names))
+        Ok(search)
     }
 
     pub(crate) fn take_out(&mut self, folder: &Path) -> io::Result<()> {

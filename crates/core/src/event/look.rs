@@ -1,5 +1,7 @@
 //! Where a gate runs and with whose tests, and what was learnt when it was tried before the first agent.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -75,6 +77,9 @@ pub struct TriedGate {
     /// Must-fail tests that it notices, of those that were put into the checkout. They are asked of it again at a claim.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notices: Vec<MustFailTest>,
+    /// Tests that passed without must-fail tests and failed beside them: such a test counts tests, for example.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub disturbed: BTreeSet<String>,
     /// Tests and settings that it wrote while it ran: it does so on purpose, as no agent had worked yet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub writes: Vec<String>,

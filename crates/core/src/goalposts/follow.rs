@@ -135,7 +135,8 @@ pub fn follow(command: &str, dir: &str, files: &dyn Following) -> Followed {
         } else {
             Vec::new()
         };
-        let named = runs.files.iter().cloned().chain(included).chain(unread);
+        let folders = folders_run(&runs.commands, &dir, files);
+        let named = runs.files.iter().cloned().chain(included).chain(unread).chain(folders);
         for name in named.chain(judging).chain(commands_found).chain(hooks) {
             let is_pattern = name.contains(['*', '?', '[']);
             let paths = if is_pattern { files.matching(&name) } else { vec![name.clone()] };
@@ -237,6 +238,25 @@ fn hook_of_git(words: &[String]) -> Option<&str> {
     let at = arguments.windows(2).position(|pair| pair[0] == "hook" && pair[1] == "run")?;
     let name = arguments[at + 2..].iter().find(|word| !word.starts_with('-'))?;
     (program.rsplit('/').next() == Some("git") && !name.contains('/')).then_some(name.as_str())
+}
+
+/// The files of folders that commands run as a whole: `run-parts checks`, `python3 checks`.
+fn folders_run(commands: &[Vec<String>], dir: &str, files: &dyn Following) -> Vec<String> {
+    let mut all: Vec<String> = Vec::new();
+    for words in commands {
+        let program = words[0].rsplit('/').next().unwrap_or_default();
+        let is_python = program.starts_with("python");
+        if !is_python && program != "run-parts" {
+            continue;
+        }
+        let Some(folder) = words.iter().skip(1).find(|word| !word.starts_with('-')) else { continue };
+        let folder = folder.trim_start_matches("./").trim_end_matches('/');
+        let path = if dir.is_empty() { folder.to_owned() } else { format!("{dir}/{folder}") };
+        if !is_python || files.text(&format!("{path}/__main__.py")).is_some() {
+            all.extend(files.matching(&format!("{path}/*")));
+        }
+    }
+    all
 }
 
 /// The files that commands source.

@@ -288,7 +288,8 @@ fn what_is_new_is_welcome_unless_tests_ran_before_it() {
         (vec![], true, Some(3), false),
         (vec![moved("tests/a.py", Changed)], true, None, true),
         (vec![moved("tests/a.py", Removed)], true, Some(0), true),
-        (vec![moved("tests/a.py", Added)], true, None, false),
+        (vec![moved("tests/a.py", Added)], true, None, true),
+        (vec![moved("tests/a.py", Added)], false, None, false),
         (vec![moved("tests/a.py", Added)], true, Some(3), true),
         (vec![moved("tests/a.py", Added)], false, Some(0), false),
         (vec![moved("conftest.py", Added)], true, None, true),
@@ -296,8 +297,10 @@ fn what_is_new_is_welcome_unless_tests_ran_before_it() {
         (vec![moved("conftest.py", Added)], false, None, false),
         (vec![moved("tests/a.py", Added), moved("Makefile", Changed)], false, None, true),
     ] {
-        assert_eq!(must_pass_as_before(&moved, had_tests, ran_before), must, "{moved:?}");
+        assert_eq!(must_pass_as_before(&moved, had_tests, ran_before, true), must, "{moved:?}");
     }
+    let new = [moved("tests/a.py", Added)];
+    assert!(!must_pass_as_before(&new, true, None, false), "tasks often write what proves them");
 }
 
 #[test]

@@ -6,6 +6,7 @@
 
 mod conventions;
 mod doc_tests;
+mod expectations;
 mod follow;
 mod links;
 mod missed;
@@ -29,8 +30,8 @@ pub use links::is_link_to_system;
 pub use missed::missed_tests;
 pub use modules::{below, packages_of_test};
 pub use must_fail::{
-    MAX_MUST_FAIL, MustFailRun, MustFailSearch, MustFailTest, Place, ends_as_its_tests_do, must_fail_name,
-    must_fail_tests, must_fail_tests_of_claim, with_must_fail_tests,
+    MAX_MUST_FAIL, MustFailRun, MustFailSearch, MustFailTest, Place, ends_as_its_tests_do, expected_numbers,
+    must_fail_name, must_fail_tests, must_fail_tests_of_claim, with_must_fail_tests,
 };
 pub use references::rests_on;
 pub use report::{ReportReader, TestReport};
@@ -194,17 +195,23 @@ pub fn use_of_checkout(
 }
 
 /// Whether the gates have to pass with these goalposts where they were, too. `had_tests` says whether there were tests at the
-/// start, `ran_before` how many a gate ran then, if that is known.
+/// start, `ran_before` how many a gate ran then, if that is known, and `were_tried` whether the gates ran at all before the first agent.
 ///
 /// What is new is welcome where there was nothing before it. Where tests ran before, a new test or setting must not be what
 /// makes them pass.
-pub fn must_pass_as_before(moved: &[MovedGoalpost], had_tests: bool, ran_before: Option<u32>) -> bool {
+pub fn must_pass_as_before(
+    moved: &[MovedGoalpost],
+    had_tests: bool,
+    ran_before: Option<u32>,
+    were_tried: bool,
+) -> bool {
     moved.iter().any(|moved| match (moved.how, moved.kind) {
         (Moved::Changed | Moved::Removed, _) => true,
-        (
-            Moved::Added,
-            GoalpostKind::Test | GoalpostKind::Keys(SharedFile::RustSource | SharedFile::PythonSource),
-        ) => ran_before.is_some_and(|ran| ran > 0),
+        // A gate that reports nothing may have run them.
+        (Moved::Added, GoalpostKind::Test) => ran_before.map_or(had_tests && were_tried, |ran| ran > 0),
+        (Moved::Added, GoalpostKind::Keys(SharedFile::RustSource | SharedFile::PythonSource)) => {
+            ran_before.is_some_and(|ran| ran > 0)
+        }
         (Moved::Added, _) => ran_before.map_or(had_tests, |ran| ran > 0),
     })
 }

@@ -9,7 +9,10 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::TestReport;
+use super::{
+    TestReport,
+    expectations::{compared_numbers, expectations},
+};
 use crate::{
     judge::tamper::{Language, Source, rust_test_items},
     text::ansi::AnsiStripper,
@@ -19,6 +22,8 @@ use crate::{
 pub const MAX_MUST_FAIL: usize = 64;
 /// Longer lines of output are looked at up to here.
 const MAX_LINE: usize = 4000;
+/// How many pairs of compared numbers are kept.
+const MAX_COMPARED: usize = 1000;
 /// Shorter lines hold no name of a must-fail test.
 const MIN_LINE: usize = 6;
 
@@ -26,7 +31,8 @@ const MIN_LINE: usize = 6;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct MustFailTest {
     pub path: String,
-    /// An assertion that the file uses, or `body of` a test of the file, which then fails at once.
+    /// An assertion that the file uses; `body of` a test of the file, which then fails at once; or `expectation of` one, which then
+    /// compares with another number.
     pub by: String,
 }
 
@@ -51,10 +57,11 @@ pub enum Place {
     Late,
 }
 
-/// Where a must-fail test goes within its file, and what it is.
+/// Where a must-fail test goes within its file, what it is, and how much it takes the place of.
 struct Insertion {
     at: usize,
     text: String,
+    replaced: usize,
 }
 
 /// The must-fail tests that can be put into the file at `path`; none where it is not known how.
@@ -62,7 +69,13 @@ pub fn must_fail_tests(path: &str, text: &str) -> Vec<MustFailTest> {
     let test = |by: String| MustFailTest { path: path.to_owned(), by };
     let Some(language) = TestLanguage::of(path) else { return Vec::new() };
     let source = Source::new(text, language.masked_as());
-    language.assertions(path, &source).into_iter().map(test).collect()
+    let mut all: Vec<MustFailTest> = language.assertions(path, &source).into_iter().map(test).collect();
+    // Where no test can be added, what its tests are is not known well enough.
+    if !all.is_empty() {
+        let expected = expectations(language, &source);
+        all.extend(expected.into_iter().map(|known| test(format!("{EXPECTATION_OF}{}", known.test))));
+    }
+    all
 }
 
 /// The text of the file at `path` with these must-fail tests, each given by what it fails by and its name. `None` if one of
@@ -77,17 +90,40 @@ pub fn with_must_fail_tests(
     let source = Source::new(text, language.masked_as());
     let mut insertions = Vec::new();
     for (by, name) in tests {
-        insertions.push(language.insertion(path, &source, by, name, place)?);
+        insertions.push(match by.strip_prefix(EXPECTATION_OF) {
+            Some(test) => {
+                let known = expectations(language, &source).into_iter().find(|known| known.test == test)?;
+                Insertion {
+                    at: known.at,
+                    text: known.other(number_of(name)).to_string(),
+                    replaced: known.len,
+                }
+            }
+            None => language.insertion(path, &source, by, name, place)?,
+        });
     }
     // The later ones first, so that the places of the others stay what they are. Those at one place keep their order.
     insertions.sort_by_key(|insertion| insertion.at);
     let is_crlf = text.contains("\r\n");
     let mut with = text.to_owned();
-    for Insertion { at, text } in insertions.into_iter().rev() {
+    for Insertion { at, text, replaced } in insertions.into_iter().rev() {
         let text = if is_crlf { text.replace('\n', "\r\n") } else { text };
-        with.insert_str(at, &text);
+        with.replace_range(at..at + replaced, &text);
     }
     Some(with)
+}
+
+/// The number that a test at `path` expects, and the one that it expects as a must-fail test of this name; `None` for one of
+/// another kind.
+pub fn expected_numbers(path: &str, text: &str, by: &str, name: &str) -> Option<(u64, u64)> {
+    let (test, language) = (by.strip_prefix(EXPECTATION_OF)?, TestLanguage::of(path)?);
+    let source = Source::new(text, language.masked_as());
+    let known = expectations(language, &source).into_iter().find(|known| known.test == test)?;
+    Some((known.value, known.other(number_of(name))))
+}
+
+fn number_of(name: &str) -> u64 {
+    name.bytes().fold(0, |sum: u64, byte| sum.wrapping_mul(31).wrapping_add(u64::from(byte)))
 }
 
 /// The name of the `index`th must-fail test of a run; `random` is drawn for that run, so that no code can know it before.
@@ -104,6 +140,11 @@ pub struct MustFailSearch {
     line: Vec<u8>,
     /// Names that are looked for, and the tests that they belong to.
     names: Vec<(String, MustFailTest)>,
+    /// For those that expect another number: their place, what they expected, and what they expect now.
+    numbers: Vec<(usize, u64, u64)>,
+    /// Pairs of numbers that the runner says were compared.
+    compared: BTreeSet<(u64, u64)>,
+    last_line: String,
     found: BTreeSet<usize>,
 }
 
@@ -112,9 +153,15 @@ impl MustFailSearch {
         Self { names, ..Self::default() }
     }
 
+    /// Adds a test with its name, and with the numbers that it expected and expects now if it is of that kind.
+    pub fn add(&mut self, name: String, test: MustFailTest, numbers: Option<(u64, u64)>) {
+        self.numbers.extend(numbers.map(|(before, now)| (self.names.len(), before, now)));
+        self.names.push((name, test));
+    }
+
     /// Takes the next chunk, which may end anywhere.
     pub fn push(&mut self, mut chunk: &[u8]) {
-        if self.found.len() == self.names.len() {
+        if self.found.len() == self.names.len() && self.numbers.is_empty() {
             return;
         }
         let mut ansi = std::mem::take(&mut self.ansi);
@@ -136,6 +183,12 @@ impl MustFailSearch {
             return;
         }
         let line = String::from_utf8_lossy(&line);
+        if !self.numbers.is_empty() {
+            if self.compared.len() < MAX_COMPARED {
+                self.compared.extend(compared_numbers(&self.last_line, &line));
+            }
+            self.last_line = line.clone().into_owned();
+        }
         let named = self.names.iter().enumerate().filter(|(_, (name, _))| line.contains(name.as_str()));
         let named: Vec<usize> = named.map(|(index, _)| index).collect();
         if !named.is_empty() && tells_of_failure(&line) {
@@ -146,23 +199,56 @@ impl MustFailSearch {
     /// What became of them; `report` is what the runner said of all tests.
     pub fn finish(mut self, report: Option<&TestReport>) -> MustFailRun {
         self.end_line();
-        let noticed = self.found.iter().map(|index| self.names[*index].1.clone()).collect();
-        let failed = report.into_iter().flat_map(|report| &report.failed_names);
-        let others = failed.filter(|name| !self.is_of_one(name)).cloned().collect();
+        let failed = || report.into_iter().flat_map(|report| &report.failed_names);
+        let has_failed = |(_, test): &&(String, MustFailTest)| {
+            let expecting = test.by.strip_prefix(EXPECTATION_OF);
+            expecting.is_some_and(|name| failed().any(|failed| is_test(failed, name)))
+        };
+        let named = self.found.iter().map(|index| &self.names[*index]);
+        let noticed =
+            named.chain(self.names.iter().filter(has_failed)).map(|(_, test)| test.clone()).collect();
+        let mut others: BTreeSet<String> = failed().filter(|name| !self.is_of_one(name)).cloned().collect();
+        others.extend(self.failed_otherwise().map(str::to_owned));
         MustFailRun { put: self.names.into_iter().map(|(_, test)| test).collect(), noticed, others }
+    }
+
+    /// The tests that were made to expect another number, and whose runner says that it was compared, but never with what they
+    /// expected before: they failed for another reason.
+    fn failed_otherwise(&self) -> impl Iterator<Item = &str> {
+        let with = |number: u64| {
+            self.compared.iter().filter_map(move |(left, right)| match (*left == number, *right == number) {
+                (true, _) => Some(*right),
+                (_, true) => Some(*left),
+                _ => None,
+            })
+        };
+        let is_otherwise = move |(_, _, now): &&(usize, u64, u64)| {
+            let before =
+                self.numbers.iter().filter(|(_, _, other)| other == now).map(|(_, before, _)| *before);
+            let before: Vec<u64> = before.collect();
+            let mut with = with(*now).peekable();
+            with.peek().is_some() && !with.any(|given| before.contains(&given))
+        };
+        let tests = self.numbers.iter().filter(is_otherwise).map(|(index, ..)| &self.names[*index].1);
+        tests.filter_map(MustFailTest::expects_other)
     }
 
     /// Whether what a runner says has failed is a must-fail test, or a file that holds one.
     fn is_of_one(&self, failed: &str) -> bool {
-        let own = failed.split(['[', '(']).next().unwrap_or(failed).trim_end();
-        let own = own.rsplit([':', '/', '.', ' ', '>']).next().unwrap_or(own);
         self.names.iter().any(|(name, test)| {
             let file = test.path.rsplit('/').next().unwrap_or(&test.path);
             failed.contains(name.as_str())
                 || failed.ends_with(file)
-                || test.by.strip_prefix(BODY_OF).is_some_and(|body| body == own)
+                || test.existing().is_some_and(|name| is_test(failed, name))
         })
     }
+}
+
+/// Whether a test that a runner names is the one that calls itself `name`.
+fn is_test(named: &str, name: &str) -> bool {
+    let own = named.split(['[', '(']).next().unwrap_or(named).trim_end();
+    let rest = own.strip_suffix(name).or_else(|| named.strip_suffix(name));
+    rest.is_some_and(|rest| rest.is_empty() || rest.ends_with([':', '/', '.', ' ', '>']))
 }
 
 /// Whether a line that names a test says that it failed. Runners name tests that they skip or that passed, too.
@@ -183,11 +269,30 @@ impl MustFailRun {
         self.put.iter().filter(|test| !self.noticed.contains(test)).cloned().collect()
     }
 
-    /// The must-fail tests of the next try: those that were added to the tests, if other tests failed beside them, else those that
-    /// were not noticed.
+    /// The must-fail tests of the next try: those that were added to the tests, if other tests failed beside them; tests that expect
+    /// another number alone, if none was noticed; else those that were not noticed.
     pub fn next(&self) -> Vec<MustFailTest> {
-        let added = || self.put.iter().filter(|test| !test.is_existing()).cloned();
-        if self.others.is_empty() || added().next().is_none() { self.missed() } else { added().collect() }
+        let which = |is: fn(&MustFailTest) -> bool| -> Vec<MustFailTest> {
+            self.put.iter().filter(|test| is(test)).cloned().collect()
+        };
+        let added = which(|test| !test.is_existing());
+        let expecting = which(|test| test.expects_other().is_some());
+        if !self.others.is_empty() && !added.is_empty() {
+            added
+        } else if self.noticed.is_empty() && !expecting.is_empty() {
+            expecting
+        } else {
+            self.missed()
+        }
+    }
+
+    /// Tests that failed beside must-fail tests, and that had not failed in a run without them, of which `plain` is the report.
+    pub fn disturbed(&self, plain: Option<&TestReport>) -> Vec<String> {
+        let has_failed = |name: &&String| {
+            let mut alone = plain.into_iter().flat_map(|plain| &plain.failed_names);
+            alone.any(|failed| failed == *name || is_test(failed, name))
+        };
+        self.others.iter().filter(|name| !has_failed(name)).cloned().collect()
     }
 
     /// Tests that failed beside must-fail tests in both runs, although nothing but such tests was added in this one.
@@ -196,7 +301,8 @@ impl MustFailRun {
         {
             return Vec::new();
         }
-        self.others.intersection(&earlier.others).collect()
+        let failed_before = |name: &&String| earlier.others.iter().any(|before| is_test(name, before));
+        self.others.iter().filter(failed_before).collect()
     }
 
     /// Whether the runner's report shows that nothing but the must-fail tests failed, and that as many passed as in `plain`, the
@@ -213,12 +319,22 @@ impl MustFailRun {
 impl MustFailTest {
     /// Whether a test that was there is made to fail.
     pub fn is_existing(&self) -> bool {
-        self.by.starts_with(BODY_OF)
+        self.existing().is_some()
+    }
+
+    /// The test that was there and is made to fail.
+    fn existing(&self) -> Option<&str> {
+        self.by.strip_prefix(BODY_OF).or_else(|| self.expects_other())
+    }
+
+    /// The test that was there and is made to expect another number.
+    pub fn expects_other(&self) -> Option<&str> {
+        self.by.strip_prefix(EXPECTATION_OF)
     }
 }
 
 /// The must-fail tests of a claim among those that a gate noticed before the first agent. Of the tests that were there, at most
-/// one of each file fails, which `choose` picks by its number of possibilities: the others run the code under test.
+/// one of each file fails at once, which `choose` picks by its number of possibilities: the others run the code under test.
 pub fn must_fail_tests_of_claim(
     noticed: &[MustFailTest],
     mut choose: impl FnMut(usize) -> usize,
@@ -226,11 +342,17 @@ pub fn must_fail_tests_of_claim(
     let mut chosen: Vec<MustFailTest> = noticed.iter().filter(|test| !test.is_existing()).cloned().collect();
     let paths: BTreeSet<&String> = noticed.iter().map(|test| &test.path).collect();
     for path in paths {
-        let existing: Vec<&MustFailTest> =
-            noticed.iter().filter(|test| test.is_existing() && test.path == *path).collect();
-        if existing.len() > 1 {
-            chosen.push(existing[choose(existing.len()) % existing.len()].clone());
-        }
+        let of_file = || noticed.iter().filter(|test| test.path == *path);
+        let bodies: Vec<&MustFailTest> = of_file().filter(|test| test.by.starts_with(BODY_OF)).collect();
+        let body = (bodies.len() > 1).then(|| bodies[choose(bodies.len()) % bodies.len()]);
+        chosen.extend(body.cloned());
+        // One that fails at once compares nothing.
+        let fails_at_once = body.and_then(MustFailTest::existing);
+        chosen.extend(
+            of_file()
+                .filter(|test| test.expects_other().is_some_and(|name| Some(name) != fails_at_once))
+                .cloned(),
+        );
     }
     chosen
 }
@@ -244,10 +366,11 @@ pub fn ends_as_its_tests_do(command: &str) -> bool {
 }
 
 const BODY_OF: &str = "body of ";
+const EXPECTATION_OF: &str = "expectation of ";
 
 /// A language whose tests can get a must-fail test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum TestLanguage {
+pub(super) enum TestLanguage {
     Python,
     JavaScript,
     Rust,
@@ -315,7 +438,7 @@ const GO: &[(&str, &str)] = &[
 ];
 
 impl TestLanguage {
-    fn of(path: &str) -> Option<Self> {
+    pub(super) fn of(path: &str) -> Option<Self> {
         let (_, name) = path.rsplit_once('/').unwrap_or(("", path));
         match name.rsplit_once('.')?.1 {
             "py" => Some(Self::Python),
@@ -327,7 +450,7 @@ impl TestLanguage {
         }
     }
 
-    fn masked_as(self) -> Language {
+    pub(super) fn masked_as(self) -> Language {
         match self {
             Self::Python => Language::Python,
             Self::JavaScript => Language::JavaScript,
@@ -390,7 +513,7 @@ impl TestLanguage {
                     _ => statement(JAVASCRIPT)?,
                 };
                 let text = format!("{gap}{function}('{name}', () => {{\n  {call};\n}});\n");
-                Some(Insertion { at: end, text })
+                Some(Insertion { at: end, text, replaced: 0 })
             }
             Self::Rust => {
                 let (at, indent) = rust_place(path, source)?;
@@ -401,7 +524,7 @@ impl TestLanguage {
                 let gap = if at == end { gap } else { "\n" };
                 let text =
                     format!("{gap}{indent}#[test]\n{indent}fn {name}() {{\n{indent}    {call}\n{indent}}}\n");
-                Some(Insertion { at, text })
+                Some(Insertion { at, text, replaced: 0 })
             }
             Self::Go => {
                 let package = testing_package(source)?;
@@ -410,12 +533,12 @@ impl TestLanguage {
                     _ => statement(GO)?,
                 };
                 let text = format!("{gap}func Test_{name}(t *{package}.T) {{\n\t{call}\n}}\n");
-                Some(Insertion { at: end, text })
+                Some(Insertion { at: end, text, replaced: 0 })
             }
             Self::C => {
                 let (early, late) = c_main(source)?;
                 let at = if place == Place::Early { early } else { late };
-                Some(Insertion { at, text: format!("\n    assert(!\"{name}\");\n    ") })
+                Some(Insertion { at, text: format!("\n    assert(!\"{name}\");\n    "), replaced: 0 })
             }
         }
     }
@@ -433,10 +556,10 @@ fn calls(code: &str, by: &str) -> bool {
 // --- Python -------------------------------------------------------------------------------------------------
 
 /// A test function of Python whose header is one line: where its body begins, and how it is indented.
-struct PythonTest {
-    name: String,
-    body: usize,
-    indent: String,
+pub(super) struct PythonTest {
+    pub(super) name: String,
+    pub(super) body: usize,
+    pub(super) indent: String,
 }
 
 fn python_assertions(code: &str, source: &Source<'_>) -> Vec<String> {
@@ -469,7 +592,11 @@ fn python_insertion(source: &Source<'_>, by: &str, name: &str) -> Option<Inserti
     if let Some(test) = by.strip_prefix(BODY_OF) {
         let PythonTest { body, indent, .. } =
             python_tests(source).into_iter().find(|known| known.name == test)?;
-        return Some(Insertion { at: body, text: format!("{indent}assert \"{name}\" == \"\"\n") });
+        return Some(Insertion {
+            at: body,
+            text: format!("{indent}assert \"{name}\" == \"\"\n"),
+            replaced: 0,
+        });
     }
     let text = match by {
         "assert" => format!("def test_{name}():\n    assert 1 == 2\n"),
@@ -491,15 +618,15 @@ fn python_insertion(source: &Source<'_>, by: &str, name: &str) -> Option<Inserti
     for line in source.text.split_inclusive('\n') {
         let code = source.code_between(at, at + line.len());
         if code.starts_with("if __name__") || code.starts_with("unittest.main(") {
-            return Some(Insertion { at, text: format!("{text}\n\n") });
+            return Some(Insertion { at, text: format!("{text}\n\n"), replaced: 0 });
         }
         at += line.len();
     }
     let gap = if source.text.ends_with('\n') { "\n\n" } else { "\n\n\n" };
-    Some(Insertion { at: source.text.len(), text: format!("{gap}{text}") })
+    Some(Insertion { at: source.text.len(), text: format!("{gap}{text}"), replaced: 0 })
 }
 
-fn python_tests(source: &Source<'_>) -> Vec<PythonTest> {
+pub(super) fn python_tests(source: &Source<'_>) -> Vec<PythonTest> {
     let mut tests: Vec<PythonTest> = Vec::new();
     let mut at = 0;
     let mut is_decorated = false;

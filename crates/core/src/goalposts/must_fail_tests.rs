@@ -1,7 +1,9 @@
 use super::*;
+use crate::goalposts::ReportReader;
 
 fn by(path: &str, text: &str) -> Vec<String> {
-    must_fail_tests(path, text).into_iter().map(|test| test.by).collect()
+    let all = must_fail_tests(path, text).into_iter();
+    all.filter(|test| test.expects_other().is_none()).map(|test| test.by).collect()
 }
 
 fn with(path: &str, text: &str, by: &str, place: Place) -> Option<String> {
@@ -262,6 +264,43 @@ fn other_tests_that_failed_are_told_from_must_fail_tests() {
 }
 
 #[test]
+fn a_test_that_expects_another_number_has_to_fail_by_what_the_code_gives() {
+    let text = "def test_adds():\n    assert add(2, 2) == 4\n";
+    let by = "expectation of test_adds";
+    let has = must_fail_tests("test_a.py", text).iter().any(|test| test.by == by);
+    assert!(has);
+    let (before, now) = expected_numbers("test_a.py", text, by, "qxname").unwrap();
+    assert_eq!(before, 4);
+    assert_eq!(with("test_a.py", text, by, Place::Late).unwrap(), text.replace("== 4", &format!("== {now}")));
+    let test = MustFailTest { path: "test_a.py".to_owned(), by: by.to_owned() };
+    let failed = "FAILED test_a.py::test_adds - assert";
+    for (output, is_noticed, others) in [
+        (format!("E       assert 4 == {now}\n{failed} 4 == {now}\n1 failed in 0.01s\n"), true, &[][..]),
+        (format!("{failed}\n1 failed in 0.01s\n"), true, &[]),
+        // The code gave something else than the test expected before.
+        (
+            format!("E       assert 0 == {now}\n{failed} 0 == {now}\n1 failed in 0.01s\n"),
+            true,
+            &["test_adds"],
+        ),
+        ("1 passed in 0.01s\n".to_owned(), false, &[]),
+        (
+            "FAILED test_a.py::test_adds_more - assert 0\n1 failed in 0.01s\n".to_owned(),
+            false,
+            &["test_a.py::test_adds_more"],
+        ),
+    ] {
+        let (mut search, mut report) = (MustFailSearch::default(), ReportReader::default());
+        search.add("qxname".to_owned(), test.clone(), Some((before, now)));
+        search.push(output.as_bytes());
+        report.push(output.as_bytes());
+        let run = search.finish(report.finish().as_ref());
+        assert_eq!(run.missed().is_empty(), is_noticed, "{output}");
+        assert_eq!(run.others.iter().collect::<Vec<_>>(), others, "{output}");
+    }
+}
+
+#[test]
 fn the_report_shows_that_the_others_passed() {
     let test = |by: &str| MustFailTest { path: "a".to_owned(), by: by.to_owned() };
     let run = MustFailRun {
@@ -297,6 +336,18 @@ fn of_the_tests_that_were_there_one_of_each_file_fails() {
         chosen,
         [test("a", "assert"), test("a", "body of test_2")],
         "the only test of a file stays as it is"
+    );
+    let noticed = [
+        test("a", "body of test_1"),
+        test("a", "body of test_2"),
+        test("a", "expectation of test_1"),
+        test("a", "expectation of test_2"),
+        test("b", "expectation of test_3"),
+    ];
+    assert_eq!(
+        must_fail_tests_of_claim(&noticed, |_| 0),
+        [test("a", "body of test_1"), test("a", "expectation of test_2"), test("b", "expectation of test_3")],
+        "a test that fails at once compares nothing"
     );
 }
 

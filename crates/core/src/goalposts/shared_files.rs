@@ -330,14 +330,26 @@ fn is_hook(name: &str) -> bool {
 }
 
 fn deciding_keys_of_package(package: &Map<String, Value>) -> Map<String, Value> {
+    let has_conditions = gives_conditions(package);
     // Which of the imports lead to a part of the checks is asked once they differ.
     let mut keys: Map<String, Value> = package
         .iter()
-        .filter(|(key, _)| PACKAGE_KEYS.contains(&key.as_str()) || matches!(&key[..], "scripts" | "imports"))
+        .filter(|(key, _)| {
+            PACKAGE_KEYS.contains(&key.as_str())
+                || matches!(&key[..], "scripts" | "imports")
+                || (has_conditions && *key == "exports")
+        })
         .map(|(key, value)| (key.clone(), value.clone()))
         .collect();
     keys.retain(|_, value| *value != Value::Object(Map::new()));
     keys
+}
+
+/// Whether a script gives conditions by which the modules of the package itself are chosen.
+fn gives_conditions(package: &Map<String, Value>) -> bool {
+    let scripts = package.get("scripts").and_then(Value::as_object);
+    let mut texts = scripts.into_iter().flat_map(|scripts| scripts.values()).filter_map(Value::as_str);
+    texts.any(|text| text.contains("--conditions") || text.contains(" -C "))
 }
 
 /// The names in `imports` that lead to what belongs to tests.
@@ -359,7 +371,8 @@ fn imports_of_tests(package: &Map<String, Value>, is_rested_on: &dyn Fn(&str) ->
 fn package_as_before(old: &str, new: &str, is_rested_on: &dyn Fn(&str) -> bool) -> Option<String> {
     let Ok(Value::Object(old)) = serde_json::from_str::<Value>(old) else { return None };
     let Ok(Value::Object(mut new)) = serde_json::from_str::<Value>(new) else { return None };
-    for key in PACKAGE_KEYS {
+    let exports = ["exports"].iter().filter(|_| gives_conditions(&old));
+    for key in PACKAGE_KEYS.iter().chain(exports) {
         match old.get(*key) {
             Some(value) => new.insert((*key).to_owned(), value.clone()),
             None => new.remove(*key),

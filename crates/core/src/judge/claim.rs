@@ -251,9 +251,15 @@ pub fn judge_gate(gate: &GateSpec, result: &mut GateResult) {
 /// Judges a check that ran with tests that have to fail: it holds if it is red and says that each of them failed. One that is red
 /// and says so of some only gets another try with the others; if it does not name them in the last one, that shows nothing. One
 /// whose other tests fail beside them is tried again, too: `earlier` is the run of its first try. If they fail each time, they pass
-/// only while the code under test finds itself alone with them.
-pub fn judge_must_fail(result: &mut GateResult, earlier: Option<&MustFailRun>, is_last_try: bool) {
+/// only while the code under test finds itself alone with them. What failed so before the first agent, `known`, counts tests itself.
+pub fn judge_must_fail(
+    result: &mut GateResult,
+    earlier: Option<&MustFailRun>,
+    known: &BTreeSet<String>,
+    is_last_try: bool,
+) {
     let Some(run) = result.must_fail_tests.as_mut().filter(|run| !run.put.is_empty()) else { return };
+    run.others.retain(|name| !known.contains(name));
     if result.passed {
         // A runner may print that a test failed and be ended with 0 all the same.
         run.noticed.clear();
@@ -271,8 +277,8 @@ pub fn judge_must_fail(result: &mut GateResult, earlier: Option<&MustFailRun>, i
 /// The refusal of a claim whose gate passes with these must-fail tests in its test files.
 pub fn narrowed_by_must_fail(gate: &str, missed: &[MustFailTest]) -> Refusal {
     let detail = format!(
-        "gate `{gate}` passes although {} has to fail: the code under test ends the test run, or replaces its assertions \
-         or its report; take that out and do the work, or say <blocked>why</blocked> if that cannot be done",
+        "gate `{gate}` passes although {} has to fail: the code under test ends the test run, reads what it expects, or \
+         replaces its assertions or its report; take that out and do the work, or say <blocked>why</blocked> if that cannot be done",
         a_test_in(missed)
     );
     (RefusalReason::Narrowed, detail)
@@ -288,6 +294,14 @@ pub fn narrowed_by_disturbed(gate: &str, name: &str) -> Refusal {
 }
 
 fn a_test_in(tests: &[MustFailTest]) -> String {
+    if let Some(name) = tests
+        .iter()
+        .map(MustFailTest::expects_other)
+        .collect::<Option<Vec<_>>>()
+        .and_then(|all| all.first().copied())
+    {
+        return format!("its test `{name}`, which was changed to expect another number,");
+    }
     let paths: BTreeSet<&str> = tests.iter().map(|test| test.path.as_str()).collect();
     let more = if paths.len() > 1 { format!(" and {} more", paths.len() - 1) } else { String::new() };
     format!("a test that was put into `{}`{more}", paths.first().copied().unwrap_or_default())

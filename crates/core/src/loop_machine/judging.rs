@@ -1,6 +1,8 @@
 //! From a claim to its verdict: child loops end, the workspace is examined, gates run, the workspace is examined again,
 //! the receipt is issued.
 
+use std::collections::BTreeSet;
+
 use super::{
     decide::Decision,
     effect::{BusPost, BusTarget, Effect},
@@ -249,7 +251,9 @@ impl Decision {
             let mut tries = self.judging().tries.iter();
             let earlier = tries.find(|tried| tried.name == gate.name && tried.look == look);
             let earlier = earlier.and_then(|tried| tried.result.must_fail_tests.as_deref());
-            judge_must_fail(&mut result, earlier, attempt > self.retries(gate, look));
+            let known = self.state.trials.get(&gate.name).map(|trial| &trial.disturbed);
+            let is_last = attempt > self.retries(gate, look);
+            judge_must_fail(&mut result, earlier, known.unwrap_or(&BTreeSet::new()), is_last);
         }
         if !result.passed {
             result.signature = failure_signature(&gate.name, result.exit_code, result.output_tail.as_bytes());

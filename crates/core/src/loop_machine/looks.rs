@@ -357,7 +357,7 @@ impl Decision {
             .collect();
         let ran_before =
             (!reports.is_empty()).then(|| reports.iter().fold(0, |sum: u32, ran| sum.saturating_add(*ran)));
-        must_pass_as_before(&self.moved(), had_tests, ran_before)
+        must_pass_as_before(&self.moved(), had_tests, ran_before, !self.state.trials.is_empty())
     }
 
     /// The gate whose tests show less in this run than before the first agent, and how.

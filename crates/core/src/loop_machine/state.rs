@@ -197,6 +197,9 @@ pub struct Trial {
     pub tests: Option<TestReport>,
     #[serde(default)]
     pub notices: Vec<MustFailTest>,
+    /// Tests that fail beside must-fail tests since before the first agent.
+    #[serde(default)]
+    pub disturbed: BTreeSet<String>,
     /// Goalposts that it writes by itself.
     #[serde(default)]
     pub writes: Vec<String>,
@@ -372,6 +375,7 @@ impl LoopState {
                     checkout: tried.checkout,
                     tests: tried.tests.clone(),
                     notices: tried.notices.clone(),
+                    disturbed: tried.disturbed.clone(),
                     writes: tried.writes.clone(),
                     broken,
                 };

@@ -2,7 +2,7 @@
 //! must-fail tests, if it runs tests.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{BTreeSet, HashMap, VecDeque},
     ffi::OsString,
     fs::File,
     io,
@@ -15,7 +15,8 @@ use dacapo_core::{
     duration::Millis,
     event::{GateResult, TriedGate},
     goalposts::{
-        MustFailSearch, MustFailTest, Place, ReportReader, Runner, ends_as_its_tests_do, use_of_checkout,
+        MustFailSearch, MustFailTest, Place, ReportReader, Runner, TestReport, ends_as_its_tests_do,
+        use_of_checkout,
     },
     judge::{
         expectation::OutputSearch,
@@ -305,7 +306,7 @@ impl Supervisor<'_> {
         let passed = failure.is_none() && spec.expect.refusal(exit_code, search.found()).is_none();
         if let Some(must_fail) = must_fail {
             let is_red = !passed && failure.is_none();
-            return self.must_fail_was_tried(index, spec, must_fail, is_red);
+            return self.must_fail_was_tried(index, spec, must_fail, report.finish().as_ref(), is_red);
         }
         let folder = self.trial.as_ref().map(|trial| trial.checkout.path().join("files"));
         let writes = folder.map(|folder| rewritten(&folder, &stamps)).unwrap_or_default();
@@ -322,6 +323,7 @@ impl Supervisor<'_> {
             failure,
             tests,
             notices: Vec::new(),
+            disturbed: BTreeSet::new(),
             writes,
             checkout,
             lacks: lacks.into_iter().take(5).collect(),
@@ -426,6 +428,7 @@ impl Supervisor<'_> {
                 String::new()
             },
             notices: Vec::new(),
+            disturbed: BTreeSet::new(),
             writes: result.disturbed.clone(),
         };
         self.inbox.push_back(Input::GateTried { index, tried: Box::new(tried) }.into());
@@ -436,10 +439,13 @@ impl Supervisor<'_> {
         index: usize,
         spec: GateSpec,
         must_fail: MustFailTrial,
+        report: Option<&TestReport>,
         is_red: bool,
     ) -> Result<(), SuperviseError> {
-        let MustFailTrial { tried, search, mut waiting, noticed, runs } = must_fail;
-        let found = search.finish(None).noticed;
+        let MustFailTrial { mut tried, search, mut waiting, noticed, runs } = must_fail;
+        let run = search.finish(report);
+        tried.disturbed.extend(run.disturbed(tried.tests.as_ref()));
+        let found = run.noticed;
         if !is_red || found.is_empty() {
             return self.try_must_fail(index, spec, tried, Vec::new(), (noticed, runs));
         }
