@@ -79,7 +79,7 @@ pub struct TriedGate {
     pub notices: Vec<MustFailTest>,
     /// Tests that passed without must-fail tests and failed beside them: such a test counts tests, for example.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-    pub disturbed: BTreeSet<String>,
+    pub fail_beside: BTreeSet<String>,
     /// Tests and settings that it wrote while it ran: it does so on purpose, as no agent had worked yet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub writes: Vec<String>,

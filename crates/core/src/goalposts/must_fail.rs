@@ -287,7 +287,7 @@ impl MustFailRun {
     }
 
     /// Tests that failed beside must-fail tests, and that had not failed in a run without them, of which `plain` is the report.
-    pub fn disturbed(&self, plain: Option<&TestReport>) -> Vec<String> {
+    pub fn failed_beside(&self, plain: Option<&TestReport>) -> Vec<String> {
         let has_failed = |name: &&String| {
             let mut alone = plain.into_iter().flat_map(|plain| plain.failed_names.iter());
             alone.any(|failed| failed == *name || is_test(failed, name))
@@ -296,7 +296,7 @@ impl MustFailRun {
     }
 
     /// Tests that failed beside must-fail tests in both runs, although nothing but such tests was added in this one.
-    pub fn disturbed_since<'a>(&'a self, earlier: &'a Self) -> Vec<&'a String> {
+    pub fn failed_again<'a>(&'a self, earlier: &'a Self) -> Vec<&'a String> {
         if self.put.is_empty() || self.put.iter().any(MustFailTest::is_existing) || !self.missed().is_empty()
         {
             return Vec::new();

@@ -259,7 +259,7 @@ fn other_tests_that_failed_are_told_from_must_fail_tests() {
         (of(&[], &["tests::adds"]), &[]),
         (MustFailRun { noticed: vec![], ..of(&["assert"], &["tests::adds"]) }, &[]),
     ] {
-        assert_eq!(now.disturbed_since(&run), disturbed, "{now:?}");
+        assert_eq!(now.failed_again(&run), disturbed, "{now:?}");
     }
 }
 

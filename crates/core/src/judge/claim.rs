@@ -265,7 +265,7 @@ pub fn judge_must_fail(
         run.noticed.clear();
         result.passed = false;
         result.failure = Some(format!("passes although {} has to fail", a_test_in(&run.missed())));
-    } else if let Some(name) = earlier.and_then(|earlier| run.disturbed_since(earlier).into_iter().next()) {
+    } else if let Some(name) = earlier.and_then(|earlier| run.failed_again(earlier).into_iter().next()) {
         result.failure = Some(format!("its test `{name}` fails beside a test that has to fail"));
     } else if run.next().is_empty() || is_last_try {
         result.passed = true;
@@ -285,7 +285,7 @@ pub fn narrowed_by_must_fail(gate: &str, missed: &[MustFailTest]) -> Refusal {
 }
 
 /// The refusal of a claim whose gate passes, and whose test `name` fails as soon as a must-fail test stands beside it.
-pub fn narrowed_by_disturbed(gate: &str, name: &str) -> Refusal {
+pub fn narrowed_by_failed_again(gate: &str, name: &str) -> Refusal {
     let detail = format!(
         "gate `{gate}` passes, and its test `{name}` fails each time a test that has to fail is added: the code under test \
          steers the tests that it knows; take that out and do the work, or say <blocked>why</blocked> if that cannot be done"

@@ -251,7 +251,7 @@ impl Decision {
             let mut tries = self.judging().tries.iter();
             let earlier = tries.find(|tried| tried.name == gate.name && tried.look == look);
             let earlier = earlier.and_then(|tried| tried.result.must_fail_tests.as_deref());
-            let known = self.state.trials.get(&gate.name).map(|trial| &trial.disturbed);
+            let known = self.state.trials.get(&gate.name).map(|trial| &trial.fail_beside);
             let is_last = attempt > self.retries(gate, look);
             judge_must_fail(&mut result, earlier, known.unwrap_or(&BTreeSet::new()), is_last);
         }

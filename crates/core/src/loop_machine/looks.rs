@@ -9,7 +9,7 @@ use crate::{
     item::claimed_items,
     judge::{
         claim::{
-            RefusalReason, narrowed_by, narrowed_by_disturbed, narrowed_by_must_fail, narrowed_tests,
+            RefusalReason, narrowed_by, narrowed_by_failed_again, narrowed_by_must_fail, narrowed_tests,
             refused_by_gate,
         },
         glob::Globs,
@@ -272,7 +272,7 @@ impl Decision {
         if let Some(run) = run.and_then(|red| red.result.must_fail_tests.as_deref()) {
             let refusal = match (run.missed(), run.others.first()) {
                 (missed, _) if !missed.is_empty() => Some(narrowed_by_must_fail(&gate.name, &missed)),
-                (_, other) => other.map(|name| narrowed_by_disturbed(&gate.name, name)),
+                (_, other) => other.map(|name| narrowed_by_failed_again(&gate.name, name)),
             };
             if let Some(refusal) = refusal {
                 return self.refuse(refusal);

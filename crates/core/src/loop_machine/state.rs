@@ -199,7 +199,7 @@ pub struct Trial {
     pub notices: Vec<MustFailTest>,
     /// Tests that fail beside must-fail tests since before the first agent.
     #[serde(default)]
-    pub disturbed: BTreeSet<String>,
+    pub fail_beside: BTreeSet<String>,
     /// Goalposts that it writes by itself.
     #[serde(default)]
     pub writes: Vec<String>,
@@ -375,7 +375,7 @@ impl LoopState {
                     checkout: tried.checkout,
                     tests: tried.tests.clone(),
                     notices: tried.notices.clone(),
-                    disturbed: tried.disturbed.clone(),
+                    fail_beside: tried.fail_beside.clone(),
                     writes: tried.writes.clone(),
                     broken,
                 };

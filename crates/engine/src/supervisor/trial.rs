@@ -323,7 +323,7 @@ impl Supervisor<'_> {
             failure,
             tests,
             notices: Vec::new(),
-            disturbed: BTreeSet::new(),
+            fail_beside: BTreeSet::new(),
             writes,
             checkout,
             lacks: lacks.into_iter().take(5).collect(),
@@ -428,7 +428,7 @@ impl Supervisor<'_> {
                 String::new()
             },
             notices: Vec::new(),
-            disturbed: BTreeSet::new(),
+            fail_beside: BTreeSet::new(),
             writes: result.disturbed.clone(),
         };
         self.inbox.push_back(Input::GateTried { index, tried: Box::new(tried) }.into());
@@ -444,7 +444,7 @@ impl Supervisor<'_> {
     ) -> Result<(), SuperviseError> {
         let MustFailTrial { mut tried, search, mut waiting, noticed, runs } = must_fail;
         let run = search.finish(report);
-        tried.disturbed.extend(run.disturbed(tried.tests.as_ref()));
+        tried.fail_beside.extend(run.failed_beside(tried.tests.as_ref()));
         let found = run.noticed;
         if !is_red || found.is_empty() {
             return self.try_must_fail(index, spec, tried, Vec::new(), (noticed, runs));
