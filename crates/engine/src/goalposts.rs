@@ -64,8 +64,8 @@ const COMPILED: &[&str] = &["o", "a", "so", "lo", "obj", "pyc", "class", "gch", 
 /// Of these, headers that a compiler takes without a look at their sources.
 const PRECOMPILED: &[&str] = &["gch", "pch"];
 
-/// How many words of gates are looked at for tags.
-const MAX_WORDS: usize = 500;
+/// How many tags that gates name are watched.
+const MAX_TAGS: usize = 100;
 
 /// How many modules are looked at for who imports a new one.
 const MAX_LOOKED_AT: usize = 2000;
@@ -342,8 +342,16 @@ impl Tags {
             .flat_map(|word| word.split("..").map(str::to_owned).collect::<Vec<_>>())
             .filter(|word| !word.is_empty() && !word.starts_with(['/', '-', '.']))
             .collect();
+        let packed = fs::read_to_string(common_dir.join("packed-refs")).unwrap_or_default();
+        let packed: HashSet<&str> = packed
+            .lines()
+            .filter_map(|line| Some(line.split_once(' ')?.1.strip_prefix("refs/tags/")?))
+            .collect();
+        let loose = common_dir.join("refs/tags");
+        let is_tag = |word: &String| packed.contains(word.as_str()) || loose.join(word).is_file();
         let id_of = |word: &String| on_disk::reference(&common_dir, &format!("refs/tags/{word}"));
-        let found = words.into_iter().take(MAX_WORDS).filter_map(|word| id_of(&word).map(|id| (word, id)));
+        let tags = words.into_iter().filter(is_tag).take(MAX_TAGS);
+        let found = tags.filter_map(|word| id_of(&word).map(|id| (word, id)));
         Self { ids: found.collect(), common_dir }
     }
 
@@ -691,7 +699,7 @@ impl WatchedGoalposts {
         }));
         if path.is_some() {
             watched.read_packages(&walk.left_out);
-            watched.on_path = own_programs();
+            watched.on_path = own_programs(root);
         }
         watched.note(walk);
         watched.programs = found.unwrap_or_default();
@@ -1156,10 +1164,12 @@ impl WatchedGoalposts {
         let before = |folder: &PathBuf, name: &OsString| {
             self.on_path.get(folder).is_none_or(|names| names.contains(name))
         };
-        let hiding = own_programs().into_iter().flat_map(|(folder, names)| {
+        let hiding = own_programs(&self.root).into_iter().flat_map(|(folder, names)| {
             let is_hiding = |name: &OsString| {
-                let mut others = path_entries().into_iter().filter(|other| *other != folder);
-                !before(&folder, name) && others.any(|other| is_program(&other.join(name)))
+                let mut behind = path_entries().into_iter().skip_while(|other| *other != folder).skip(1);
+                !before(&folder, name)
+                    && is_program(&folder.join(name))
+                    && behind.any(|other| is_program(&other.join(name)))
             };
             names.into_iter().filter(is_hiding).map(|name| folder.join(name)).collect::<Vec<_>>()
         });
@@ -1564,10 +1574,12 @@ fn path_entries() -> Vec<PathBuf> {
     std::env::split_paths(&path).filter(|folder| folder.is_absolute()).collect()
 }
 
-/// The names of the files in the folders of PATH that lie in the home folder.
-fn own_programs() -> BTreeMap<PathBuf, BTreeSet<OsString>> {
+/// The names of the files in the folders of PATH that lie in the home folder and not in the workspace.
+fn own_programs(root: &Path) -> BTreeMap<PathBuf, BTreeSet<OsString>> {
     let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
-    let is_own = |folder: &PathBuf| home.as_ref().is_some_and(|home| folder.starts_with(home));
+    let is_own = |folder: &PathBuf| {
+        home.as_ref().is_some_and(|home| folder.starts_with(home)) && !folder.starts_with(root)
+    };
     let names = |folder: &PathBuf| {
         let entries = fs::read_dir(folder).into_iter().flatten().flatten();
         entries.map(|entry| entry.file_name()).collect()
@@ -1747,10 +1759,12 @@ impl Extras {
             fs::read_to_string(folder.join("package.json")).is_ok_and(|text| text.contains("ependencies\""));
         let new =
             Some("node_modules".to_owned()).filter(|new| lists_some && !self.installed.contains_key(new));
-        let listed: String =
-            LOCKS.iter().filter_map(|lock| fs::read_to_string(folder.join(lock)).ok()).collect();
         let new = new.map(|new| (new, None));
         for (path, names) in self.installed.iter().chain(new.as_ref().map(|(new, names)| (new, names))) {
+            let above = Path::new(path).ancestors().skip(1);
+            let lists = above.flat_map(|above| LOCKS.iter().map(move |lock| above.join(lock)));
+            let listed: String =
+                lists.filter_map(|list| fs::read_to_string(folder.join(list)).ok()).collect();
             // What came since belongs to the work if the work lists it.
             let is_lent = |name: &OsStr| {
                 let is_listed =
@@ -1794,7 +1808,7 @@ fn lend(from: &Path, to: &Path, scope: &str, is_lent: &dyn Fn(&OsStr) -> bool) -
         // Packages of one author lie in a folder of their own.
         let name = entry.file_name();
         let is_scope = name.as_bytes().starts_with(b"@");
-        if kind.is_dir() && (is_scope || name == "bin") {
+        if kind.is_dir() && (is_scope || name == "bin" || name == ".bin") {
             let scope = if is_scope { format!("{}/", name.to_string_lossy()) } else { String::new() };
             let in_bin = |_: &OsStr| true;
             lend(&from, &to, &scope, if is_scope { is_lent } else { &in_bin })?;

@@ -662,6 +662,12 @@ fn the_reports_of_runners_are_read() {
             vec!["b", "tests::a"],
         ),
         (
+            "test a ... ok\n\nsuccesses:\n\n---- a stdout ----\n3 passed in 0.01s\n\nsuccesses:\n    a\n\ntest result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out\n",
+            1,
+            0,
+            vec!["a"],
+        ),
+        (
             "        PASS [   0.006s] krate tests::a\n     Summary [   0.012s] 3 tests run: 3 passed, 1 skipped\n",
             3,
             1,

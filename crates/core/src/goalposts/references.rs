@@ -367,9 +367,17 @@ fn named_files<'a>(check: &str, text: &str, listing: &Listing<'a>) -> Vec<(&'a s
     // A pattern by which a check finds its data: `rglob("*.case")`.
     for (at, _) in text.match_indices("*.") {
         let end = text[at + 1..].split(|c: char| !(is_name(c) || c == '.')).next().unwrap_or_default();
-        let fits = |path: &&&str| path.ends_with(end) && kind_of_content(path) == Content::Data;
+        // Files of a common kind are meant only where the check lies or where it says.
+        let is_meant = |path: &str| {
+            let folder = folder_of(path);
+            !modules::is_data(path) || folder.starts_with(folder_of(check)) || pieces.contains(last(folder))
+        };
+        let fits =
+            |path: &&&str| path.ends_with(end) && kind_of_content(path) == Content::Data && is_meant(path);
         if !check.is_empty() && end.len() > 1 {
-            found.extend(listing.paths.iter().filter(fits).take(MAX_IN_FOLDER).map(|path| (*path, false)));
+            let mut all: Vec<&str> = listing.paths.iter().filter(fits).copied().collect();
+            all.sort_unstable();
+            found.extend(all.into_iter().take(MAX_IN_FOLDER).map(|path| (path, false)));
         }
     }
     for (word, is_taken_in) in named {

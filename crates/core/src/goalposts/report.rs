@@ -146,7 +146,8 @@ impl ReportReader {
 
     fn read(&mut self, line: &str, is_indented: bool) {
         let is_shown = line.starts_with("---- ") && line.ends_with(" stdout ----");
-        self.shows_output_of_tests = is_shown || self.shows_output_of_tests && line != "failures:";
+        self.shows_output_of_tests =
+            is_shown || self.shows_output_of_tests && !matches!(line, "failures:" | "successes:");
         // libtest indents nothing. nextest shows what it said of a single test with an indent, and counts that test itself.
         let is_part = is_indented && (line.starts_with("test result: ") || line.starts_with("test "));
         self.go_tells_all |= line.starts_with("=== RUN");

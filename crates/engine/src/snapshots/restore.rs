@@ -11,7 +11,8 @@ use rustix::pipe::{PipeFlags, pipe_with};
 
 use super::{Snapshot, clone, shadow::Shadow};
 use crate::{
-    git::{GitCall, WorkspaceError},
+    git::{GitCall, WorkspaceError, on_disk},
+    safe_open::leads_elsewhere,
     scratch::Scratch,
 };
 
@@ -54,10 +55,12 @@ impl Shadow {
             call = call.env(address, "dacapo@localhost");
         }
         let commit = ["commit", "--quiet", "--no-verify", "--no-status"];
-        let how: &[&str] = if has_own_commits {
-            &["--amend", "--no-edit", "--allow-empty"]
-        } else {
-            &["-m", "what is checked"]
+        let is_unborn = on_disk::head(&self.checkout.git_dir, &self.checkout.common_dir).flatten().is_none();
+        // Gates may look at messages and authors.
+        let how: &[&str] = match (is_unborn, has_own_commits) {
+            (true, _) => &["-m", "what is checked"],
+            (false, true) => &["--amend", "--no-edit", "--allow-empty"],
+            (false, false) => &["-C", "HEAD"],
         };
         // Nothing may be left to commit.
         call.args(commit).args(how).run()?;
@@ -80,11 +83,12 @@ impl Shadow {
         ))
     }
 
-    /// Tells the repository of a checkout for gates which files have come or gone beside what was laid out. Those that git does not
-    /// take, behind a link for example, stay as they are listed.
+    /// Tells the repository of a checkout for gates which files have come or gone beside what was laid out. Those behind a link, which
+    /// git does not take, stay as they are listed.
     pub(crate) fn note_in_checkout(&self, folder: &Path, paths: &[String]) -> Result<(), WorkspaceError> {
         let own = folder.join(".git");
-        let inside: Vec<&String> = paths.iter().filter(|path| !path.starts_with('/')).collect();
+        let is_inside = |path: &&String| !path.starts_with('/') && !leads_elsewhere(folder, Path::new(path));
+        let inside: Vec<&String> = paths.iter().filter(is_inside).collect();
         if inside.is_empty() || !own.join("index").exists() {
             return Ok(());
         }

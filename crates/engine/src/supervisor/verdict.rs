@@ -623,7 +623,9 @@ fn ignored_and_new_in_head(
 fn copy_files(root: &Path, folder: &Path, paths: &[String]) -> std::io::Result<()> {
     for path in paths.iter().filter(|path| !leads_elsewhere(folder, Path::new(path))) {
         let (from, to) = (root.join(path), folder.join(path));
-        if from.symlink_metadata().is_ok_and(|data| data.is_file()) {
+        // What is there already may be a link to this very file.
+        let is_free = to.symlink_metadata().is_err();
+        if is_free && from.symlink_metadata().is_ok_and(|data| data.is_file()) {
             fs::create_dir_all(to.parent().unwrap_or(folder))?;
             fs::copy(from, to)?;
         }
