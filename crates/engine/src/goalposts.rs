@@ -343,10 +343,8 @@ impl Tags {
             .filter(|word| !word.is_empty() && !word.starts_with(['/', '-', '.']))
             .collect();
         let packed = fs::read_to_string(common_dir.join("packed-refs")).unwrap_or_default();
-        let packed: HashSet<&str> = packed
-            .lines()
-            .filter_map(|line| Some(line.split_once(' ')?.1.strip_prefix("refs/tags/")?))
-            .collect();
+        let packed: HashSet<&str> =
+            packed.lines().filter_map(|line| line.split_once(' ')?.1.strip_prefix("refs/tags/")).collect();
         let loose = common_dir.join("refs/tags");
         let is_tag = |word: &String| packed.contains(word.as_str()) || loose.join(word).is_file();
         let id_of = |word: &String| on_disk::reference(&common_dir, &format!("refs/tags/{word}"));
