@@ -3,13 +3,14 @@
 use clap::Args;
 use dacapo_core::{
     event::{GateRole, LoopEvent},
-    ids::LoopId,
-    view::{Told, UnitStatus, Why, why_run, why_task, why_unit, why_workflow},
+    ids::RunId,
+    text::last_lines,
+    view::{LoopView, Told, UnitStatus, Why, why_run, why_task, why_unit, why_workflow},
 };
-use dacapo_engine::client::Client;
+use dacapo_engine::client::{Client, LoopSeen};
 
 use super::{say, say_json};
-use crate::{context::Context, error::UserError, not_begun::TaskNotBegun, report::last_lines};
+use crate::{context::Context, error::UserError, not_begun::TaskNotBegun};
 
 /// Say why a loop, a task, a unit or a run stopped, goes on or waits, and the one next step
 #[derive(Args, Debug)]
@@ -36,35 +37,47 @@ pub(super) fn why(cx: &Context, args: &WhyArgs) -> Result<u8, UserError> {
     let task = if unit.is_none() && run.is_none() { cx.find_task(&client, &name)? } else { None };
     if let Some(seen) = task {
         Context::remember_look(&mut client, seen.view.id.as_str(), told);
-        return shown(args, why_task(&seen.view));
+        shown(args, why_task(&seen.view))?;
+        return quote_gate_of_run(args, &client, &seen.view.id);
     }
     let workflow = if unit.is_none() && run.is_none() { cx.find_workflow(&client, &name)? } else { None };
-    let why = match (unit, run, workflow) {
-        (Some(view), ..) => why_unit(&view),
+    match (unit, run, workflow) {
+        (Some(view), ..) => {
+            shown(args, why_unit(&view))?;
+            let newest = view.loop_id.as_ref().filter(|_| view.status == UnitStatus::Failed);
+            let newest = newest.map(|id| client.loop_of_id(id)).transpose()?.flatten();
+            quote_gate(args, &client, newest.as_ref())
+        }
         (None, Some(run), _) => {
             Context::remember_look(&mut client, run.view.id.as_str(), told);
-            why_run(&run.view, &client.units_of_run(&run.view.id)?)
+            shown(args, why_run(&run.view, &client.units_of_run(&run.view.id)?))
         }
         (None, None, Some(seen)) => {
             Context::remember_look(&mut client, seen.view.id.as_str(), told);
-            why_workflow(&seen.view)
+            shown(args, why_workflow(&seen.view))?;
+            quote_gate_of_run(args, &client, &seen.view.id)
         }
         (None, None, None) => {
-            let view = cx.find(&client, &name)?.view;
-            Context::remember_look(&mut client, view.id.as_str(), told);
-            shown(args, dacapo_core::view::why(&view))?;
-            if !args.json && view.refused.is_some() && view.verified.is_none() {
-                quote_gate(&client, &view.id)?;
-            }
-            return Ok(0);
+            let seen = cx.find(&client, &name)?;
+            Context::remember_look(&mut client, seen.view.id.as_str(), told);
+            shown(args, dacapo_core::view::why(&seen.view))?;
+            quote_gate(args, &client, Some(&seen))
         }
-    };
-    shown(args, why)
+    }
 }
 
-/// Shows the end of what the newest gate printed, if it was red.
-fn quote_gate(client: &Client, id: &LoopId) -> Result<(), UserError> {
+/// Shows the end of what the newest gate of the run's newest loop printed, if it was red.
+fn quote_gate_of_run(args: &WhyArgs, client: &Client, id: &RunId) -> Result<u8, UserError> {
+    quote_gate(args, client, client.newest_loop_of_run(id)?.as_ref())
+}
+
+/// Shows the end of what the newest gate of the loop printed, if it was red.
+fn quote_gate(args: &WhyArgs, client: &Client, newest: Option<&LoopSeen>) -> Result<u8, UserError> {
     const LINES_SHOWN: usize = 20;
+    let refused = newest.map(|seen| &seen.view).filter(|view| view.refused.is_some());
+    let Some(LoopView { id, .. }) = refused.filter(|view| view.verified.is_none() && !args.json) else {
+        return Ok(0);
+    };
     // A loop ends soon after its last gate; of a long loop the rest is not read.
     const EVENTS_READ: u32 = 200;
     let events = client.newest_events_of_loop(id, EVENTS_READ)?;
@@ -79,7 +92,7 @@ fn quote_gate(client: &Client, id: &LoopId) -> Result<(), UserError> {
             lines.iter().for_each(|line| say(format!("  {line}")));
         }
     }
-    Ok(())
+    Ok(0)
 }
 
 fn shown(args: &WhyArgs, why: Why) -> Result<u8, UserError> {

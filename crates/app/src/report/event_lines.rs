@@ -13,7 +13,7 @@ use dacapo_core::{
         ReviewVerdict,
         machine::{TaskEndReason, TaskEnvelope, TaskEvent},
     },
-    text::count,
+    text::{LINES_OF_RED_GATE, count, last_lines},
     view::refused_answer,
     workflow::{
         StepId,
@@ -240,12 +240,10 @@ fn describe_workflow(event: &WorkflowEvent) -> String {
     }
 }
 
-/// The last `most` lines of `text` that are not blank.
-pub(crate) fn last_lines(text: &str, most: usize) -> Vec<&str> {
-    let mut lines: Vec<&str> =
-        text.lines().rev().map(str::trim_end).filter(|line| !line.is_empty()).take(most).collect();
-    lines.reverse();
-    lines
+/// The end of what a red gate printed, a line each.
+pub(super) fn of_red_gate(result: &GateResult) -> impl Iterator<Item = String> {
+    let lines = if result.passed { Vec::new() } else { last_lines(&result.output_tail, LINES_OF_RED_GATE) };
+    lines.into_iter().map(|line| format!("│ {line}"))
 }
 
 /// How an agent ended.

@@ -11,7 +11,7 @@ use dacapo_core::{
     event::{AgentExit, Envelope, FinishState, GateRole, IterationOutcome, LoopEvent, Outcome},
     judge::signal::Signal,
     sandbox::SandboxHeld,
-    text::{ansi::readable, count},
+    text::{LINES_OF_RED_GATE, ansi::readable, count, last_lines},
     view::LoopView,
 };
 use dacapo_engine::{observer::Observer, store::Channel};
@@ -57,8 +57,8 @@ pub(super) struct Human {
     stderr: Vec<u8>,
 }
 
-/// How many lines of a red gate, or of what a failed agent printed on stderr, are shown.
-const LINES_SHOWN: usize = 5;
+/// How many lines of what a failed agent printed on stderr are shown, as of a red gate.
+const LINES_SHOWN: usize = LINES_OF_RED_GATE;
 
 impl Human {
     pub(super) fn new(is_live: bool, is_verbose: bool) -> Self {
@@ -110,7 +110,7 @@ impl Human {
         if self.is_verbose || !is_failure {
             return;
         }
-        for line in event_lines::last_lines(&printed, LINES_SHOWN) {
+        for line in last_lines(&printed, LINES_SHOWN) {
             if exit.detail.as_deref() != Some(line.trim()) {
                 self.note("2", format!("  ! {line}"));
             }
@@ -304,9 +304,9 @@ impl Human {
                 };
                 let place = event_lines::place(look);
                 self.line(colour, &format!("  {what} {}{place}", event_lines::gate(name, result)));
-                if *role == GateRole::Gate && !result.passed && !self.is_verbose {
-                    for line in event_lines::last_lines(&result.output_tail, LINES_SHOWN) {
-                        self.line("2", &format!("  │ {line}"));
+                if *role == GateRole::Gate && !self.is_verbose {
+                    for line in event_lines::of_red_gate(result) {
+                        self.line("2", &format!("  {line}"));
                     }
                 }
             }
@@ -319,7 +319,7 @@ impl Human {
                 let colour = if tried.missing_program.is_some() { "31" } else { "33" };
                 let line = format!("  gate `{name}` exited {} before the first agent", tried.exit_code);
                 self.line(colour, &line);
-                for line in event_lines::last_lines(&tried.output_tail, LINES_SHOWN) {
+                for line in last_lines(&tried.output_tail, LINES_SHOWN) {
                     self.line("2", &format!("  │ {line}"));
                 }
             }

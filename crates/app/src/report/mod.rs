@@ -32,7 +32,7 @@ pub(crate) use ending::{
 #[cfg(test)]
 pub(crate) use event_lines::tests::view_after;
 pub(crate) use event_lines::{
-    clock, event_line, last_lines, money, run_event_line, signal_name, task_event_line, workflow_event_line,
+    clock, event_line, money, run_event_line, signal_name, task_event_line, workflow_event_line,
 };
 pub(crate) use tasks::{last_line_of_tasks, task_live_view, task_reporter};
 pub(crate) use terminal::width;

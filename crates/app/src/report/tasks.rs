@@ -93,6 +93,13 @@ impl Observer<TaskMachine> for HumanTasks {
                 if !result.passed || !look.is_repeated() =>
             {
                 self.line(&source.task, &format!("check {}", event_lines::gate(name, result)));
+                // What an agent and its gates print is all shown then.
+                if !self.is_verbose {
+                    for line in event_lines::of_red_gate(result) {
+                        self.screen.line("2", &format!("{}  {line}", source.task));
+                    }
+                    self.draw();
+                }
             }
             LoopEvent::Parked { until, why } => {
                 let at = event_lines::clock(*until);
@@ -181,8 +188,8 @@ fn human(is_verbose: bool) -> HumanTasks {
     }
 }
 
-/// Says where the tasks stand, with the next step for each that is not done, unless a person was told and sees it; gives the exit
-/// code.
+/// Says where the tasks stand, unless a person was told and sees it; with the next step for each that is not done, unless its end has
+/// been told in plain words, which name it. Gives the exit code.
 pub(crate) fn last_line_of_tasks(left: &TasksLeft, is_told: bool) -> u8 {
     let mut stderr = std::io::stderr().lock();
     for why in &left.refused {
@@ -195,7 +202,8 @@ pub(crate) fn last_line_of_tasks(left: &TasksLeft, is_told: bool) -> u8 {
         return left.exit_code;
     }
     let done = left.views.iter().filter(|view| view.state == "completed").count();
-    for view in left.views.iter().filter(|view| view.state != "completed") {
+    // The end of each task has said it.
+    for view in left.views.iter().filter(|view| view.state != "completed" && !is_told) {
         let _ = writeln!(stderr, "hint: {}: {}", view.task, why_task(view).next);
     }
     let others: Vec<String> = left

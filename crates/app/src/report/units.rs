@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use dacapo_core::{
     duration::Millis,
-    event::{Envelope, LoopEvent, MergeMode, RunEnvelope, RunEvent},
+    event::{Envelope, GateRole, LoopEvent, MergeMode, RunEnvelope, RunEvent},
     ids::UnitId,
     judge::claim::RefusalReason,
     text::count,
@@ -47,6 +47,8 @@ struct ShownUnit {
     /// What is being done for it; nothing if it is not worked on.
     doing: Option<(String, Timestamp)>,
     at_work: AtWork,
+    /// The end of what the newest red check printed, until it is told what that means for a task or a merge.
+    red: Vec<String>,
 }
 
 impl HumanRun {
@@ -100,6 +102,15 @@ impl HumanRun {
             })
             .collect();
         self.screen.draw(lines);
+    }
+
+    /// Shows what the newest red check printed, below the line that says what follows from it.
+    fn quote(&mut self, unit: &UnitId) {
+        let red = self.units.get_mut(unit).map(|shown| std::mem::take(&mut shown.red)).unwrap_or_default();
+        // What agents and checks print is all shown then.
+        if !self.is_verbose {
+            red.iter().for_each(|line| self.about(unit, "2", line));
+        }
     }
 
     fn doing(&mut self, unit: &UnitId, what: impl Into<String>) {
@@ -186,6 +197,7 @@ impl HumanRun {
             RunEvent::TaskValidationFail { task, exit_code, .. } => {
                 let title = self.title(unit, *task);
                 self.about(unit, "31", &format!("{title}: refused, its backpressure exited {exit_code}"));
+                self.quote(unit);
             }
             RunEvent::TaskCommitted { task, commit, .. } => {
                 let title = self.title(unit, *task);
@@ -235,6 +247,7 @@ impl HumanRun {
             }
             RunEvent::UnitSentBack { detail } => {
                 self.about(unit, "33", &format!("the merged tree is red: {detail}"));
+                self.quote(unit);
                 self.rest(unit);
             }
             RunEvent::UnitFailed { reason, detail, .. } => {
@@ -301,6 +314,11 @@ impl Observer<RunMachine> for HumanRun {
                 }
             }
             LoopEvent::GateStarted { .. } => self.doing(unit, "is checked"),
+            LoopEvent::GateFinished { role: GateRole::Gate, result, .. } => {
+                if let Some(shown) = self.units.get_mut(unit) {
+                    shown.red = event_lines::of_red_gate(result).collect();
+                }
+            }
             LoopEvent::Parked { .. } => self.doing(unit, "waits"),
             LoopEvent::QuestionAsked { text } => {
                 let text = format!("asks: {text}");

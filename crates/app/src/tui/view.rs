@@ -240,7 +240,7 @@ fn board(buffer: &mut Buffer, places: &Places, state: &State, scene: &Scene) {
                 "Nothing runs, and nothing has ended yet.",
                 "",
                 "dacapo run \"make the tests pass\" --gate \"cargo test\"   starts a loop",
-                "dacapo task add --title \"…\"                             adds a task",
+                "dacapo task add \"…\"                                     adds a task",
             ],
         };
         for (at, words) in (1..).zip(words) {

@@ -109,6 +109,38 @@ fn a_false_promise_a_refusal_and_a_red_gate_are_told_by_the_journal_and_the_rece
 }
 
 #[test]
+fn a_red_gate_shows_the_end_of_what_it_printed_and_why_quotes_it() {
+    let tasks = Tasks::new();
+    let id = tasks.add("T", &[]);
+    let gate = "sh -c 'seq 1 30; echo no module named pytest; exit 1'";
+    let output = tasks.run(&["--gate", gate, "--max-time", "20s", "--restart-delay", "0s"]).assert_code(3);
+    let shown: Vec<&str> = output.stdout.lines().filter(|line| line.contains('│')).take(5).collect();
+    let expected = ["27", "28", "29", "30", "no module named pytest"];
+    assert_eq!(shown, expected.map(|line| format!("{id}  │ {line}")), "{}", output.stdout);
+    // The next step is said once, by the end of the task.
+    let next = format!("`dacapo task run {id}` starts it again");
+    assert!(output.stdout.contains(&next) && !output.stderr.contains(&next), "{}", output.stderr);
+    let why = tasks.dacapo(&["why", &id]).assert_code(0).stdout;
+    assert!(why.contains(&format!("The end of what the gate `{gate}` printed:\n  12\n")), "{why}");
+    assert!(why.ends_with("\n  30\n  no module named pytest\n"), "{why}");
+    let json = tasks.dacapo(&["why", &id, "--json"]).assert_code(0).stdout;
+    assert!(serde_json::from_str::<serde_json::Value>(&json).is_ok(), "{json}");
+}
+
+#[test]
+fn a_task_is_added_by_its_title_alone_or_by_the_flag() {
+    let tasks = Tasks::new();
+    let added = tasks.dacapo(&["task", "add", "Say hello"]).assert_code(0);
+    assert_eq!(added.stdout, "TASK-001\n");
+    assert_eq!(tasks.show("TASK-001")["title"], "Say hello");
+    tasks.dacapo(&["task", "add", "--title", "Say goodbye"]).assert_code(0);
+    assert_eq!(tasks.show("TASK-002")["title"], "Say goodbye");
+    for wrong in [&["task", "add"][..], &["task", "add", "a", "--title", "b"], &["task", "add", " "]] {
+        assert!(tasks.dacapo(wrong).assert_code(2).stdout.is_empty());
+    }
+}
+
+#[test]
 fn a_reviewer_that_invents_findings_ends_with_a_question_that_the_user_answers() {
     let tasks = Tasks::new();
     let id = tasks.add("T", &[]);

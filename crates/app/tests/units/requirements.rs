@@ -67,6 +67,20 @@ fn what_the_backpressure_said_is_in_the_next_prompt_unless_switched_off() {
 }
 
 #[test]
+fn a_red_check_shows_the_end_of_what_it_printed_and_why_quotes_it() {
+    let world = World::new();
+    world.plan("auth", &[]).task("auth", 1, &[], "seq 1 30; echo nothing is there; false", "do: touch x");
+    world.commit();
+    let output = world.run(&["-n", "1"]).assert_code(1).stdout;
+    let (_, below) = output.split_once("#1 Step 1: refused, its backpressure exited 1\n").expect(&output);
+    let shown: Vec<&str> = below.lines().take(5).collect();
+    let expected = ["27", "28", "29", "30", "nothing is there"];
+    assert_eq!(shown, expected.map(|line| format!("  auth  │ {line}")), "{output}");
+    let why = world.env.run(["why", "auth"]).assert_code(0).stdout;
+    assert!(why.ends_with("\n  30\n  nothing is there\n"), "{why}");
+}
+
+#[test]
 fn no_hook_of_the_repository_has_a_say_in_a_commit() {
     // req 45, fault H8
     let world = World::new();

@@ -114,6 +114,20 @@ fn a_batch_shows_the_messages_of_an_iteration_together_and_no_tools() {
     );
 }
 
+#[test]
+fn a_batch_shows_the_end_of_what_a_red_check_printed() {
+    let env = with("loop: {until: COMPLETE, max_iterations: 1}\nprompt: do $USER_MESSAGE\n");
+    let claim = script(&[message("<promise>COMPLETE</promise>"), result("s1", 0.0)]);
+    with_events_agent(&env, &[&claim]);
+    let gate = "sh -c 'seq 1 9; echo nothing is there; false'";
+    let output = env.run(mine(&["--mode", "batch", "--gate", gate]));
+    let (_, shown) = output.stdout.split_once("exited 1, ").expect(&output.stdout);
+    let (_, shown) = shown.split_once('\n').unwrap();
+    assert!(shown.starts_with("  6\n  7\n  8\n  9\n  nothing is there\n"), "{}", output.stdout);
+    let why = env.run(["why", &run_id(&output)]).assert_code(0).stdout;
+    assert!(why.ends_with("\n  9\n  nothing is there\n"), "{why}");
+}
+
 /// The session that each run of the agent was told to go on with, oldest first.
 fn sessions(env: &dacapo_testkit::TestEnv) -> Vec<Option<String>> {
     env.read(".git/arguments")

@@ -12,6 +12,7 @@ use super::{
 use crate::{
     agent::transcript::Said,
     event::{GateRole, LoopEvent, Reason},
+    text::{LINES_OF_RED_GATE, last_lines},
     view::WorkflowView,
 };
 
@@ -196,7 +197,13 @@ impl WorkflowTeller {
             LoopEvent::GateFinished { name, role: GateRole::Gate, result, look, .. }
                 if !result.passed || !look.is_repeated() =>
             {
-                return Told::printed(TellKind::Check, &format!("check {}", result.in_words(name)));
+                let mut text = format!("check {}", result.in_words(name));
+                // While a run is told line by line, what the check printed has been.
+                if self.mode == TellMode::Batch && !result.passed {
+                    let printed = last_lines(&result.output_tail, LINES_OF_RED_GATE);
+                    printed.iter().for_each(|line| text += &format!("\n  {line}"));
+                }
+                return Told::printed(TellKind::Check, &text);
             }
             LoopEvent::ClaimRefused { detail, .. } => {
                 return Told::new(TellKind::Matters, format!("**Not done**: {detail}"));

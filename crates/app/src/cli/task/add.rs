@@ -26,12 +26,15 @@ use crate::{context::Context, error::UserError};
 /// agents are told. Only the id is printed on standard output.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Example:\n  dacapo task add --title \"Add a login page\" --body-file login.md\n  dacapo task add --title \"Test the login page\" --depends-on TASK-001\n  gh issue view 7 --json body -q .body | dacapo task add --title \"Issue 7\" --body-file -"
+    after_help = "Example:\n  dacapo task add \"Add a login page\" --body-file login.md\n  dacapo task add \"Test the login page\" --depends-on TASK-001\n  gh issue view 7 --json body -q .body | dacapo task add \"Issue 7\" --body-file -"
 )]
 pub(super) struct AddArgs {
     /// What the task is, in one line
-    #[arg(long, value_name = "TEXT", value_parser = checked_title)]
-    title: String,
+    #[arg(value_name = "TITLE", value_parser = checked_title, required_unless_present = "title")]
+    typed: Option<String>,
+    /// The same as TITLE
+    #[arg(long, value_name = "TEXT", value_parser = checked_title, conflicts_with = "typed")]
+    title: Option<String>,
     /// What is to be done
     #[arg(long, value_name = "TEXT", value_parser = value::not_blank, conflicts_with = "body_file")]
     body: Option<String>,
@@ -54,17 +57,14 @@ pub(super) struct AddArgs {
 pub(super) fn add(cx: &Context, args: &AddArgs) -> Result<u8, UserError> {
     let root = args.place.root()?;
     require_repository(&root)?;
+    // One of them was typed, or this was refused.
+    let title = args.typed.as_ref().or(args.title.as_ref()).cloned().unwrap_or_default();
     let specification = match (&args.body, &args.body_file) {
         (Some(body), _) => body.clone(),
         (None, Some(file)) => text_of(file)?,
-        (None, None) => args.title.clone(),
+        (None, None) => title.clone(),
     };
-    let new = NewTask {
-        id: args.id.clone(),
-        title: args.title.clone(),
-        depends_on: args.depends_on.clone(),
-        specification,
-    };
+    let new = NewTask { id: args.id.clone(), title, depends_on: args.depends_on.clone(), specification };
     let task = stage_tasks::add(&root, &new)?;
     if args.json {
         let repository = RepositoryTasks::at(&args.place)?;

@@ -36,7 +36,7 @@ use crate::{context::Context, error::UserError};
 /// limit and a proof of its own; docs/guide/tasks.md explains them.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Example:\n  dacapo task add --title \"Add a login page\" --body-file login.md\n  dacapo task list\n  dacapo task show TASK-001 --json\n  dacapo task check"
+    after_help = "Example:\n  dacapo task add \"Add a login page\" --body-file login.md\n  dacapo task list\n  dacapo task show TASK-001 --json\n  dacapo task check"
 )]
 pub(super) struct TaskArgs {
     #[command(subcommand)]

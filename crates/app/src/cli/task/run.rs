@@ -171,7 +171,7 @@ fn nothing_to_do(
         say(format!("  {} asks; `dacapo why {}` shows the question", view.task, view.task));
     }
     if repository.found.tasks.is_empty() {
-        say("  There is no task; `dacapo task add --title \"…\"` adds one.");
+        say("  There is no task; `dacapo task add \"…\"` adds one.");
     }
     Ok(if asking.is_empty() { 0 } else { NEEDS_PERSON })
 }
