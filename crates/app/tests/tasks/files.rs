@@ -179,7 +179,7 @@ fn what_was_typed_wrong_is_said_and_nothing_is_written() {
     insta::assert_snapshot!(said, @r#"
     ["add"]
       error: the following required arguments were not provided:
-        --title <TEXT>
+        <TITLE>
     ["add", "--title", " "]
       error: invalid value ' ' for '--title <TEXT>': `title` must not be blank
     ["add", "--title", "two\nlines"]

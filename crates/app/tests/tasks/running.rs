@@ -147,11 +147,9 @@ fn a_reviewer_that_invents_findings_ends_with_a_question_that_the_user_answers()
     tasks.role("Review", r#"echo "REVIEW FAILED"; echo "- finding $number""#);
     tasks.role("Review.4", "echo 'REVIEW PASSED'; promise REVIEW_COMPLETE");
     let output = tasks.run(&[]).assert_code(4);
-    assert!(
-        output.stderr.contains("`dacapo approve TASK-001` or `dacapo reject TASK-001"),
-        "{}",
-        output.stderr
-    );
+    // Once, by the end of the task.
+    let next = "`dacapo approve TASK-001` or `dacapo reject TASK-001";
+    assert!(output.stdout.contains(next) && !output.stderr.contains(next), "{output:?}");
     assert_eq!(tasks.calls(&id).iter().filter(|role| *role == "Review").count(), 3);
     let shown = tasks.show(&id);
     assert_eq!((&shown["status"], &shown["ralph"]), (&"todo".into(), &json!(null)));
