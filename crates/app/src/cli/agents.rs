@@ -9,7 +9,7 @@ use dacapo_core::{
             AgentDefinition, AgentDefinitionError, AgentOptions, PREFERRED, Transport, UsageReporting,
         },
     },
-    config::{ChoiceError, Effective, Source, Sourced},
+    config::{ChoiceError, Effective, SettingSource, Sourced},
 };
 use dacapo_engine::{
     agents::{self, is_root},
@@ -22,7 +22,7 @@ use crate::error::{NEEDS_PERSON, UserError};
 pub(super) struct Chosen {
     pub(super) command: AgentCommand,
     /// The flag, file or variable that names it.
-    pub(super) from: Source,
+    pub(super) from: SettingSource,
     /// Where to go when its provider is at its limit.
     pub(super) fallback: Vec<AgentCommand>,
     /// What `run` would say instead of starting it.
@@ -61,7 +61,7 @@ impl Chosen {
             let absolute: PathBuf = here.join(&*program).components().collect();
             *program = absolute.to_string_lossy().into_owned();
         }
-        let from = Source::Flag("--agent-cmd");
+        let from = SettingSource::Flag("--agent-cmd");
         let missing = programs.find(program(&command)).err();
         let obstacle = missing.map(|error| {
             UserError::environment(&error)
@@ -82,7 +82,7 @@ pub(super) fn choose(
         // Where none is installed it is the first that was looked for, with an obstacle in its way.
         Sourced { value: None, .. } => {
             let first = first_installed(effective, wanted.transport, programs).unwrap_or(PREFERRED[0]);
-            (first.to_owned(), Source::Default)
+            (first.to_owned(), SettingSource::Default)
         }
     };
     let options = |allow_root| AgentOptions {
@@ -185,9 +185,11 @@ pub(super) fn reports_usage(command: &AgentCommand) -> bool {
     UsageReporting::of(command.format) != UsageReporting::Never
 }
 
-fn named_by(choice: &ChoiceError, from: &Source) -> UserError {
+fn named_by(choice: &ChoiceError, from: &SettingSource) -> UserError {
     let error = match from {
-        Source::File { .. } | Source::Variable(_) => UserError::usage(format!("{choice} ({from})")),
+        SettingSource::File { .. } | SettingSource::Variable(_) => {
+            UserError::usage(format!("{choice} ({from})"))
+        }
         _ => UserError::usage(choice),
     };
     match choice {

@@ -3,7 +3,7 @@
 use super::unit::{TaskDraft, TaskList};
 use crate::{
     problem::{Problem, Source},
-    yaml::Place,
+    yaml::TextPlace,
 };
 
 /// Words in front of a colon behind which a command in backticks proves an item.
@@ -121,7 +121,7 @@ pub(super) fn plan(source: Source<'_>, text: &str) -> Result<TaskList, Vec<Probl
     list.ok_or_else(|| {
         let what = "there are no tasks in it";
         let fix = "write each task as `- [ ] what is to be done`, or below a heading like `## Task 1: …`";
-        vec![source.problem(Place { line: 1, column: 1 }, what, fix)]
+        vec![source.problem(TextPlace { line: 1, column: 1 }, what, fix)]
     })
 }
 

@@ -7,7 +7,7 @@ use serde_json::{Value, value::RawValue};
 use super::unit::{TaskDraft, TaskList};
 use crate::{
     problem::{Problem, Source},
-    yaml::{Place, short},
+    yaml::{TextPlace, short},
 };
 
 /// Keys under which files keep their stories.
@@ -30,9 +30,9 @@ const WORDS: [(&str, &str); 5] = [
 pub(super) fn read(source: Source<'_>, text: &str) -> Result<TaskList, Vec<Problem>> {
     let place = |line: usize, column: usize| {
         let small = |n: usize| u32::try_from(n.max(1)).unwrap_or(u32::MAX);
-        Place { line: small(line), column: small(column) }
+        TextPlace { line: small(line), column: small(column) }
     };
-    let one = |place: Place, what: String, fix: &str| vec![source.problem(place, what, fix)];
+    let one = |place: TextPlace, what: String, fix: &str| vec![source.problem(place, what, fix)];
     let broken = |error: serde_json::Error| {
         // Reading values finds better words for the same mistake.
         let error = serde_json::from_str::<Value>(text).err().unwrap_or(error);

@@ -8,7 +8,7 @@ use crate::{
     problem::{Problem, Source},
     text::nearest::nearest,
     unit::check,
-    yaml::{Place, short},
+    yaml::{TextPlace, short},
 };
 
 /// The plan of a unit, in its folder.
@@ -216,7 +216,8 @@ fn by_id(list: &TaskList) -> BTreeMap<&str, usize> {
 
 /// The tasks so that each comes after those it depends on, else as the source has them.
 fn order(source: Source<'_>, list: &TaskList) -> Result<Vec<usize>, Vec<Problem>> {
-    let problem = |line: u32, what: String, fix: String| source.problem(Place { line, column: 1 }, what, fix);
+    let problem =
+        |line: u32, what: String, fix: String| source.problem(TextPlace { line, column: 1 }, what, fix);
     let mut problems = Vec::new();
     let by_id = by_id(list);
     let mut seen: BTreeMap<&str, u32> = BTreeMap::new();

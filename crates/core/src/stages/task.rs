@@ -20,14 +20,14 @@ use crate::{
         visible::is_deceptive,
     },
     unit::frontmatter,
-    yaml::{Place, Value, Wrong, short},
+    yaml::{TextPlace, Wrong, YamlValue, short},
 };
 
 /// The folder of task files, from the top of the repository.
 pub const FOLDER: &str = ".dacapo/tasks";
 /// How long a title may be, in characters.
 const MAX_TITLE: usize = 200;
-const TOP: Place = Place { line: 1, column: 1 };
+const TOP: TextPlace = TextPlace { line: 1, column: 1 };
 
 /// How far a task is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -345,7 +345,7 @@ pub fn checked_id(text: &str) -> Result<TaskId, String> {
     Ok(id)
 }
 
-fn id(reader: &mut HeadReader<'_>, map: &HeadMap) -> Option<(TaskId, Place)> {
+fn id(reader: &mut HeadReader<'_>, map: &HeadMap) -> Option<(TaskId, TextPlace)> {
     let fix = "write it like `id: TASK-001`";
     let Some(text) = reader.text(map, "", "id") else {
         if map.get("id").is_none() {
@@ -399,9 +399,9 @@ fn status(reader: &mut HeadReader<'_>, map: &HeadMap) -> StageTaskStatus {
     let Some(node) = map.get("status") else { return StageTaskStatus::Todo };
     let words = StageTaskStatus::ALL.map(StageTaskStatus::as_str);
     let text = match &node.value {
-        Value::Scalar { text, .. } => text.as_str(),
+        YamlValue::Scalar { text, .. } => text.as_str(),
         // What cannot be written to was told already.
-        Value::List(_) | Value::Map(_) => return StageTaskStatus::Todo,
+        YamlValue::List(_) | YamlValue::Map(_) => return StageTaskStatus::Todo,
     };
     if let Some(status) = StageTaskStatus::ALL.into_iter().find(|status| status.as_str() == text) {
         return status;

@@ -69,7 +69,7 @@ impl ReadUnit {
     pub fn unreadable(folder: &str, problems: Vec<Problem>) -> Self {
         let id = name_of(folder).parse().ok();
         let id = id.map(|id| {
-            (id, Source { file: folder, bytes: &[] }.spot(crate::yaml::Place { line: 1, column: 1 }))
+            (id, Source { file: folder, bytes: &[] }.spot(crate::yaml::TextPlace { line: 1, column: 1 }))
         });
         Self { problems, id, ..Self::default() }
     }

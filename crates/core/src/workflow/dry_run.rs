@@ -17,7 +17,7 @@ use crate::{
     machine::InMemory,
     problem::{Problem, Source},
     text::nearest::nearest,
-    yaml::{self, Node, Value, short},
+    yaml::{self, YamlNode, YamlValue, short},
 };
 
 /// What a step answers in a dry run. Several answers are for several attempts; the last one holds for all that follow.
@@ -65,7 +65,7 @@ pub fn read_stubs(workflow: &Workflow, file: &str, bytes: &[u8]) -> Result<Stubs
     let mut problems: Vec<Problem> = wrong.into_iter().map(|wrong| source.wrong(wrong)).collect();
     let mut stubs = Stubs::new();
     let entries = match root.map(|root| (root.place, root.value)) {
-        Some((_, Value::Map(entries))) => entries,
+        Some((_, YamlValue::Map(entries))) => entries,
         None => Vec::new(),
         Some((place, _)) => {
             problems.push(source.problem(
@@ -87,8 +87,8 @@ pub fn read_stubs(workflow: &Workflow, file: &str, bytes: &[u8]) -> Result<Stubs
             continue;
         };
         let nodes = match node.value {
-            Value::List(items) => items,
-            value => vec![Node { place: node.place, value }],
+            YamlValue::List(items) => items,
+            value => vec![YamlNode { place: node.place, value }],
         };
         let read = nodes.into_iter().map(|node| stub(source, node));
         let (good, bad): (Vec<_>, Vec<_>) = read.partition(Result::is_ok);
@@ -98,22 +98,22 @@ pub fn read_stubs(workflow: &Workflow, file: &str, bytes: &[u8]) -> Result<Stubs
     if problems.is_empty() { Ok(stubs) } else { Err(problems) }
 }
 
-fn stub(source: Source<'_>, node: Node) -> Result<Stub, Problem> {
+fn stub(source: Source<'_>, node: YamlNode) -> Result<Stub, Problem> {
     let mut stub = Stub::default();
     let entries = match node.value {
-        Value::Scalar { text, .. } => return Ok(Stub { output: Some(text), ..stub }),
-        Value::List(_) => {
+        YamlValue::Scalar { text, .. } => return Ok(Stub { output: Some(text), ..stub }),
+        YamlValue::List(_) => {
             return Err(source.problem(
                 node.place,
                 "a stub must be a text or a map",
                 "write `{output: text}`",
             ));
         }
-        Value::Map(entries) => entries,
+        YamlValue::Map(entries) => entries,
     };
     for (key, value) in entries {
         let text = match &value.value {
-            Value::Scalar { text, .. } => text.clone(),
+            YamlValue::Scalar { text, .. } => text.clone(),
             // An answer in JSON may be written as a map.
             _ => super::reader::json(&value).to_string(),
         };

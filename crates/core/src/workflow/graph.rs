@@ -14,7 +14,7 @@ use crate::{
     problem::{Problem, Source, Spot},
     text::nearest::{distance, nearest},
     unit::graph::rings,
-    yaml::Place,
+    yaml::TextPlace,
 };
 
 /// Environment variables that prompts speak of; they are not taken for a variable with a typing error.
@@ -181,7 +181,7 @@ fn above(edges: &[Vec<usize>]) -> Vec<Set> {
     above
 }
 
-fn compare(reader: &mut Reader<'_>, names: &Names<'_>, at: usize, comparison: &Comparison, place: Place) {
+fn compare(reader: &mut Reader<'_>, names: &Names<'_>, at: usize, comparison: &Comparison, place: TextPlace) {
     let Comparison { step, field, literal, .. } = comparison;
     let own = &names.steps[at].id;
     let Some(other) = names.index.get(step) else {
@@ -345,12 +345,12 @@ fn near<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
 }
 
 /// Where a piece of a text stands first in the file; the text begins at `from`, or below.
-fn locate(source: Source<'_>, from: Place, piece: &str) -> Place {
+fn locate(source: Source<'_>, from: TextPlace, piece: &str) -> TextPlace {
     locate_nth(source, from, piece, 0)
 }
 
 /// As [`locate`], behind so many others that are alike.
-fn locate_nth(source: Source<'_>, from: Place, piece: &str, mut others: usize) -> Place {
+fn locate_nth(source: Source<'_>, from: TextPlace, piece: &str, mut others: usize) -> TextPlace {
     let first = from.line.saturating_sub(1) as usize;
     for (index, line) in source.bytes.split(|b| *b == b'\n').enumerate().skip(first) {
         let line = String::from_utf8_lossy(line);
@@ -363,7 +363,7 @@ fn locate_nth(source: Source<'_>, from: Place, piece: &str, mut others: usize) -
             }
             let column = line[..start + at].chars().count() + 1;
             let small = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
-            return Place { line: small(index + 1), column: small(column) };
+            return TextPlace { line: small(index + 1), column: small(column) };
         }
     }
     from
@@ -387,7 +387,7 @@ pub(super) fn command_variables(
         _ => Holds::Step,
     };
     let names = Names { index, steps, above };
-    let text = TextAt { text: file.text.clone(), place: Place { line: 1, column: 1 }, holds };
+    let text = TextAt { text: file.text.clone(), place: TextPlace { line: 1, column: 1 }, holds };
     let source = Source { file: &file.file, bytes: file.text.as_bytes() };
     // A command file is written for any workflow: words that are no variables stay as they are.
     let dialect = Dialect::Archon;

@@ -317,11 +317,11 @@ fn every_key_of_the_table_is_read() {
     }
 }
 
-fn collect(node: &Node, used: &mut BTreeSet<String>) {
+fn collect(node: &YamlNode, used: &mut BTreeSet<String>) {
     match &node.value {
-        Value::Scalar { .. } => {}
-        Value::List(items) => items.iter().for_each(|item| collect(item, used)),
-        Value::Map(entries) => {
+        YamlValue::Scalar { .. } => {}
+        YamlValue::List(items) => items.iter().for_each(|item| collect(item, used)),
+        YamlValue::Map(entries) => {
             for (key, node) in entries {
                 used.insert(key.name.clone());
                 collect(node, used);

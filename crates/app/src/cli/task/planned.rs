@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 use clap::Args;
 use dacapo_core::{
     agent::AgentCommand,
-    config::{EffectiveStage, EffectiveStages, Source, Sourced, Typed, self_review},
+    config::{EffectiveStage, EffectiveStages, SettingSource, Sourced, Typed, self_review},
     ids::TaskId,
     judge::promise::PromiseRule,
     stages::{
@@ -236,7 +236,7 @@ impl PlannedStages {
         let stage = for_task(&planned.stage, &task.spec);
         let effective = &self.chosen.effective;
         let known = effective.stages.stages.iter().find(|known| known.stage.name == stage.name);
-        let from = |of: fn(&EffectiveStage) -> &Source| {
+        let from = |of: fn(&EffectiveStage) -> &SettingSource| {
             known.map_or_else(|| "default".to_owned(), |known| of(known).to_string())
         };
         let own = task.spec.completion.stages.get(&stage.name);

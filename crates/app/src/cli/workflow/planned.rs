@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use dacapo_core::{
     agent::AgentCommand,
-    config::Source,
+    config::SettingSource,
     trust::workflow_runnables,
     workflow::{Completion, Step, StepKind, Workflow, catalogue::FrozenWorkflow},
 };
@@ -90,11 +90,11 @@ impl RunArgs {
         Ok(PlannedWorkflow { root, configured, chosen, found, steps, commands })
     }
 
-    fn agent_from(&self, workflow: &Workflow, step: &Step, chosen: &Source) -> String {
+    fn agent_from(&self, workflow: &Workflow, step: &Step, chosen: &SettingSource) -> String {
         let is_typed = self.flags.agent.is_some() || self.flags.agent_cmd.is_some();
         match (&step.provider, &workflow.provider) {
             _ if is_typed => chosen.to_string(),
-            (Some(_), _) => Source::File { file: workflow.file.clone(), line: step.line }.to_string(),
+            (Some(_), _) => SettingSource::File { file: workflow.file.clone(), line: step.line }.to_string(),
             (None, Some(_)) => workflow.file.clone(),
             (None, None) => chosen.to_string(),
         }

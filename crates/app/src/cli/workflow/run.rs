@@ -9,7 +9,7 @@ use clap::Args;
 use dacapo_core::{
     agent::AgentCommand,
     chat::Conversation,
-    config::{Effective, Source, Sourced},
+    config::{Effective, SettingSource, Sourced},
     ids::RunId,
     judge::promise::PromiseRule,
     policy::{Origin, Policy},
@@ -291,7 +291,7 @@ pub(super) fn base(
     if agents.next().is_none() && flags.agent.is_none() && flags.agent_cmd.is_none() {
         flags.agent_cmd = Some("true".to_owned());
     }
-    let from = Source::File { file: workflow.file.clone(), line: 1 };
+    let from = SettingSource::File { file: workflow.file.clone(), line: 1 };
     let value = named.unwrap_or_else(|| DEFAULT_PROVIDER.to_owned());
     // An agent that was typed is started or missing; no other takes its place.
     let stand_in = flags.agent.is_none().then_some(Sourced { value, from });
@@ -318,7 +318,7 @@ pub(super) fn step_agents(
         let mut asked = effective.clone();
         if let Some(provider) = provider {
             asked.agent.value = Some(provider.clone());
-            asked.agent.from = Source::File { file: workflow.file.clone(), line: step.line };
+            asked.agent.from = SettingSource::File { file: workflow.file.clone(), line: step.line };
         }
         let chosen = agents::choose(&asked, Wanted { model, ..flags.wanted() }, programs)?;
         obstacle = obstacle.or(chosen.obstacle);
