@@ -82,12 +82,12 @@ impl Spot {
 
 /// A file while it is looked at.
 #[derive(Clone, Copy)]
-pub(crate) struct Source<'a> {
+pub(crate) struct CheckedFile<'a> {
     pub(crate) file: &'a str,
     pub(crate) bytes: &'a [u8],
 }
 
-impl Source<'_> {
+impl CheckedFile<'_> {
     pub(crate) fn spot(&self, place: TextPlace) -> Spot {
         let line = self.bytes.split(|b| *b == b'\n').nth(place.line.saturating_sub(1) as usize);
         let snippet = line.map(|line| {

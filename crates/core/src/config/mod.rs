@@ -184,7 +184,7 @@ pub fn parse(file: &str, bytes: &[u8], author: Author) -> Result<Config, Problem
     {
         config.limits = limits::read(&mut top);
         config.gates = gates::read(&mut top);
-        let source = crate::problem::Source { file, bytes };
+        let source = crate::problem::CheckedFile { file, bytes };
         (config.protect, config.protect_spots) = paths::read_protect(&mut top, source);
         config.worktree = worktree::read(&mut top);
         config.units = units::read(&mut top);

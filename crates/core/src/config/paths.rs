@@ -2,7 +2,7 @@
 
 use super::{At, Config, ConfigSection};
 use crate::{
-    problem::{Problem, Source, Spot},
+    problem::{CheckedFile, Problem, Spot},
     yaml::TextPlace,
 };
 
@@ -26,7 +26,10 @@ impl Config {
 }
 
 /// The patterns of `protect`, and where each of them stands.
-pub(super) fn read_protect(top: &mut ConfigSection<'_>, source: Source<'_>) -> (Vec<At<String>>, Vec<Spot>) {
+pub(super) fn read_protect(
+    top: &mut ConfigSection<'_>,
+    source: CheckedFile<'_>,
+) -> (Vec<At<String>>, Vec<Spot>) {
     let placed = placed_patterns(top, "protect").into_iter();
     placed.map(|(place, pattern)| (pattern, source.spot(place))).unzip()
 }

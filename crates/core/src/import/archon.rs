@@ -7,10 +7,10 @@ use super::{COMMANDS, Imported, LeftOutKey, NewFile, Product, WORKFLOWS, emit, f
 use crate::{
     problem::Problem,
     workflow::{
-        Settings, StepKind,
+        ParseSettings, StepKind,
         catalogue::{WorkflowFile, catalogue},
         command::{CommandFailure, CommandFile},
-        keys::{self, KINDS, Section},
+        keys::{self, KINDS, SectionSpec},
         parse,
         template::{self, Name},
         useless_keys,
@@ -97,7 +97,7 @@ fn one(source: &WorkflowSource, place: &ArchonPlace) -> Result<Converted, Vec<Pr
         Ok(text) => with_places(text, place, &mut notes).into_bytes(),
         Err(_) => source.bytes.clone(),
     };
-    let parsed = parse(&format!(".archon/workflows/{stem}.yaml"), &bytes, Settings { lenient: true });
+    let parsed = parse(&format!(".archon/workflows/{stem}.yaml"), &bytes, ParseSettings { lenient: true });
     let Some(workflow) = parsed.workflow.filter(|_| parsed.problems.is_empty()) else {
         let problems = parsed.problems.into_iter();
         return Err(problems.map(|problem| Problem { file: source.file.clone(), ..problem }).collect());
@@ -140,7 +140,7 @@ fn one(source: &WorkflowSource, place: &ArchonPlace) -> Result<Converted, Vec<Pr
         CommandFile::of(&file, text.into_bytes()).map_err(|_| CommandFailure::EmptyFile { file })
     };
     let new = WorkflowFile { file: path.clone(), bytes: Ok(text.clone().into_bytes()) };
-    let checked = catalogue(&[new], Settings::default(), read);
+    let checked = catalogue(&[new], ParseSettings::default(), read);
     if !checked.problems.is_empty() {
         return Err(checked.problems);
     }
@@ -209,7 +209,7 @@ impl Converter<'_> {
     }
 
     /// The map without keys that dacapo has nothing for.
-    fn prune(&mut self, node: YamlNode, section: &Section, path: &str) -> YamlNode {
+    fn prune(&mut self, node: YamlNode, section: &SectionSpec, path: &str) -> YamlNode {
         let YamlNode { place, value } = node;
         let YamlValue::Map(entries) = value else { return YamlNode { place, value } };
         let mut kept = Vec::new();
@@ -221,10 +221,10 @@ impl Converter<'_> {
             let below = format!("{}.", key.name);
             let path = if section.name == "workflow" || section.name == "step" { "" } else { path };
             let node = match &known.value {
-                keys::Value::Section(inner) | keys::Value::TextOrSection(inner, _) => {
+                keys::ValueSpec::Section(inner) | keys::ValueSpec::TextOrSection(inner, _) => {
                     self.prune(node, inner, &format!("{path}{below}"))
                 }
-                keys::Value::Sections(inner) | keys::Value::TextsOrSections(inner, _) => {
+                keys::ValueSpec::Sections(inner) | keys::ValueSpec::TextsOrSections(inner, _) => {
                     let path = if inner.name == "step" { String::new() } else { below };
                     match node.value {
                         YamlValue::List(items) => {

@@ -2,7 +2,7 @@
 
 use super::unit::{TaskDraft, TaskList};
 use crate::{
-    problem::{Problem, Source},
+    problem::{CheckedFile, Problem},
     yaml::TextPlace,
 };
 
@@ -97,7 +97,7 @@ pub(super) fn has_checklist(text: &str) -> bool {
     lines(text).iter().any(|line| matches!(line.kind, LineKind::Entry { mark: Some(_), .. }))
 }
 
-pub(super) fn checklist(source: Source<'_>, text: &str) -> Result<TaskList, Vec<Problem>> {
+pub(super) fn checklist(source: CheckedFile<'_>, text: &str) -> Result<TaskList, Vec<Problem>> {
     let lines = lines(text);
     let list = entries(source, &lines, |mark| mark.is_some());
     if list.tasks.is_empty() {
@@ -109,7 +109,7 @@ pub(super) fn checklist(source: Source<'_>, text: &str) -> Result<TaskList, Vec<
 }
 
 /// The tasks of a plan: its checklist, else its headings like `Task 2: …`, else the entries of its lists.
-pub(super) fn plan(source: Source<'_>, text: &str) -> Result<TaskList, Vec<Problem>> {
+pub(super) fn plan(source: CheckedFile<'_>, text: &str) -> Result<TaskList, Vec<Problem>> {
     let lines = lines(text);
     let list = [
         entries(source, &lines, |mark| mark.is_some()),
@@ -134,7 +134,7 @@ struct OpenEntry<'a> {
 }
 
 /// The outermost entries of lists that `is_task` takes; what is indented below one belongs to it.
-fn entries(source: Source<'_>, lines: &[Line<'_>], is_task: impl Fn(Option<char>) -> bool) -> TaskList {
+fn entries(source: CheckedFile<'_>, lines: &[Line<'_>], is_task: impl Fn(Option<char>) -> bool) -> TaskList {
     let mut list = new_list(source, lines);
     let mut about: Vec<&str> = Vec::new();
     let mut section: Option<&str> = None;
@@ -186,7 +186,7 @@ fn entries(source: Source<'_>, lines: &[Line<'_>], is_task: impl Fn(Option<char>
 }
 
 /// Headings like `## Task 2: …` or `### 2. …`, each with the text below it; of nested ones the innermost.
-fn headings(source: Source<'_>, lines: &[Line<'_>]) -> TaskList {
+fn headings(source: CheckedFile<'_>, lines: &[Line<'_>]) -> TaskList {
     let mut list = new_list(source, lines);
     let found: Vec<(usize, usize, &str)> = lines
         .iter()
@@ -247,7 +247,7 @@ fn task_heading(text: &str) -> Option<&str> {
     Some(behind.trim_start_matches([':', ')', '-', '–', '—', ' ']).trim())
 }
 
-fn new_list(source: Source<'_>, lines: &[Line<'_>]) -> TaskList {
+fn new_list(source: CheckedFile<'_>, lines: &[Line<'_>]) -> TaskList {
     let name = super::file_name(source.file);
     let stem = name.rsplit_once('.').map_or(name, |(stem, _)| stem).trim_start_matches('.').to_owned();
     let heading = lines.iter().find_map(|line| match line.kind {

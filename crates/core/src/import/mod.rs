@@ -21,7 +21,7 @@ pub use unit::UnitSettings;
 
 use crate::{
     ids::UnitId,
-    problem::{Problem, Source},
+    problem::{CheckedFile, Problem},
     unit::frontmatter,
     yaml::{TextPlace, YamlNode, YamlValue},
 };
@@ -157,7 +157,7 @@ pub fn import(
     settings: &UnitSettings<'_>,
 ) -> Result<Imported, Vec<Problem>> {
     let text = text_of(file, bytes)?;
-    let source = Source { file, bytes };
+    let source = CheckedFile { file, bytes };
     match kind {
         SourceKind::Prd => unit::unit(source, prd::read(source, text)?, settings),
         SourceKind::Checklist => unit::unit(source, markdown::checklist(source, text)?, settings),
@@ -172,7 +172,7 @@ pub fn import(
 
 /// The text of a file that people could have written.
 fn text_of<'a>(file: &str, bytes: &'a [u8]) -> Result<&'a str, Vec<Problem>> {
-    let source = Source { file, bytes };
+    let source = CheckedFile { file, bytes };
     let wrong = |line: usize, what: String, fix: &str| {
         let line = u32::try_from(line).unwrap_or(u32::MAX);
         Err(vec![source.problem(TextPlace { line, column: 1 }, what, fix)])

@@ -6,7 +6,7 @@ use serde_json::{Value, value::RawValue};
 
 use super::unit::{TaskDraft, TaskList};
 use crate::{
-    problem::{Problem, Source},
+    problem::{CheckedFile, Problem},
     yaml::{TextPlace, short},
 };
 
@@ -27,7 +27,7 @@ const WORDS: [(&str, &str); 5] = [
     ("files", "Files"),
 ];
 
-pub(super) fn read(source: Source<'_>, text: &str) -> Result<TaskList, Vec<Problem>> {
+pub(super) fn read(source: CheckedFile<'_>, text: &str) -> Result<TaskList, Vec<Problem>> {
     let place = |line: usize, column: usize| {
         let small = |n: usize| u32::try_from(n.max(1)).unwrap_or(u32::MAX);
         TextPlace { line: small(line), column: small(column) }

@@ -3,8 +3,8 @@
 use super::{Imported, NewFile, Product, WORKFLOWS, clean, emit, file_name, find, head_of, slug};
 use crate::{
     judge::promise::PromiseRule,
-    problem::{Problem, Source},
-    workflow::{Settings, parse, template},
+    problem::{CheckedFile, Problem},
+    workflow::{ParseSettings, parse, template},
     yaml::{TextPlace, YamlNode, YamlValue},
 };
 
@@ -22,7 +22,7 @@ pub(super) fn is_state(file: &str, bytes: &[u8]) -> bool {
     head_of(bytes).is_some_and(|(head, _)| has(&head, "iteration") && has(&head, "max_iterations"))
 }
 
-pub(super) fn read(source: Source<'_>, name: Option<&str>) -> Result<Imported, Vec<Problem>> {
+pub(super) fn read(source: CheckedFile<'_>, name: Option<&str>) -> Result<Imported, Vec<Problem>> {
     let top = TextPlace { line: 1, column: 1 };
     let one = |place: TextPlace, what: &str, fix: &str| vec![source.problem(place, what, fix)];
     let block = crate::unit::frontmatter::split(source.bytes).map_err(|wrong| vec![source.wrong(wrong)])?;
@@ -100,7 +100,7 @@ pub(super) fn read(source: Source<'_>, name: Option<&str>) -> Result<Imported, V
         "{WORKFLOWS}/{}.yaml",
         Some(slug(&name, 60)).filter(|slug| !slug.is_empty()).unwrap_or_else(|| "ralph-loop".to_owned())
     );
-    let parsed = parse(&path, text.as_bytes(), Settings::default());
+    let parsed = parse(&path, text.as_bytes(), ParseSettings::default());
     if !parsed.problems.is_empty() {
         return Err(parsed.problems);
     }

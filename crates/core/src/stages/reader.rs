@@ -2,7 +2,7 @@
 
 use crate::{
     duration::Millis,
-    problem::{Problem, Source},
+    problem::{CheckedFile, Problem},
     text::nearest::nearest,
     yaml::{TextPlace, YamlKey, YamlNode, YamlValue, short},
 };
@@ -31,7 +31,7 @@ impl HeadMap {
 }
 
 pub(super) struct HeadReader<'a> {
-    pub(super) source: Source<'a>,
+    pub(super) source: CheckedFile<'a>,
     pub(super) problems: Vec<Problem>,
 }
 

@@ -14,7 +14,7 @@ use super::{
 use crate::{
     config::is_branch,
     ids::TaskId,
-    problem::{Problem, Source, Spot},
+    problem::{CheckedFile, Problem, Spot},
     text::{
         nearest::{distance, nearest},
         visible::is_deceptive,
@@ -149,7 +149,7 @@ const KEYS: [&str; 6] = ["id", "title", "status", "depends_on", "writes", "compl
 
 /// Reads one task file, by itself.
 pub fn parse(file: &str, bytes: &[u8]) -> Result<StageTask, Vec<Problem>> {
-    read(Source { file, bytes }).map(|parsed| parsed.task)
+    read(CheckedFile { file, bytes }).map(|parsed| parsed.task)
 }
 
 /// Reads all task files, each with its path from the top of the repository, and holds them against each other.
@@ -157,7 +157,7 @@ pub fn list<'a>(files: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> StageTa
     let mut problems = Vec::new();
     let (mut parsed, mut notes): (Vec<ParsedTaskFile>, Vec<Problem>) = (Vec::new(), Vec::new());
     for (file, bytes) in files {
-        match read(Source { file, bytes }) {
+        match read(CheckedFile { file, bytes }) {
             Ok(mut task) => {
                 notes.append(&mut task.notes);
                 parsed.push(task);
@@ -260,7 +260,7 @@ fn ring(start: usize, edges: &[Vec<usize>]) -> Option<Vec<usize>> {
     None
 }
 
-fn read(source: Source<'_>) -> Result<ParsedTaskFile, Vec<Problem>> {
+fn read(source: CheckedFile<'_>) -> Result<ParsedTaskFile, Vec<Problem>> {
     let block = frontmatter::split(source.bytes).map_err(|wrong| vec![source.wrong(wrong)])?;
     let (entries, wrong) = frontmatter::readable(&block);
     let problems = wrong.into_iter().map(|wrong| source.wrong(wrong)).collect();

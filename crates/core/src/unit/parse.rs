@@ -5,7 +5,7 @@ use super::{
     frontmatter::{self, FrontmatterFile},
 };
 use crate::{
-    problem::{Problem, Source, Spot},
+    problem::{CheckedFile, Problem, Spot},
     text::{nearest::nearest, visible::is_deceptive},
     yaml::{TextPlace, YamlKey, YamlNode, YamlValue, short},
 };
@@ -59,13 +59,13 @@ pub(super) struct ParsedPlan {
 
 /// Takes values out of a head and collects what is wrong.
 struct Head<'a> {
-    source: Source<'a>,
+    source: CheckedFile<'a>,
     entries: Vec<(YamlKey, YamlNode)>,
     problems: Vec<Problem>,
 }
 
 impl<'a> Head<'a> {
-    fn open(source: Source<'a>) -> Result<(FrontmatterFile<'a>, Self), Vec<Problem>> {
+    fn open(source: CheckedFile<'a>) -> Result<(FrontmatterFile<'a>, Self), Vec<Problem>> {
         let block = frontmatter::split(source.bytes).map_err(|wrong| vec![source.wrong(wrong)])?;
         let (entries, wrong) = frontmatter::readable(&block);
         let problems = wrong.into_iter().map(|wrong| source.wrong(wrong)).collect();
@@ -216,7 +216,7 @@ fn number_of(node: &YamlNode) -> Option<u32> {
 }
 
 /// Reads a task file (req 2).
-pub(super) fn task(source: Source<'_>) -> TaskFile {
+pub(super) fn task(source: CheckedFile<'_>) -> TaskFile {
     let (block, mut head) = match Head::open(source) {
         Ok(opened) => opened,
         Err(problems) => return TaskFile { parsed: None, problems },
@@ -279,7 +279,7 @@ pub(super) fn task(source: Source<'_>) -> TaskFile {
 }
 
 /// Reads the status of a task file and nothing else (req 8).
-pub(super) fn status(source: Source<'_>) -> Result<TaskStatus, Problem> {
+pub(super) fn status(source: CheckedFile<'_>) -> Result<TaskStatus, Problem> {
     let first = |mut problems: Vec<Problem>| problems.swap_remove(0);
     let (_, mut head) = Head::open(source).map_err(first)?;
     let status = head.status();
@@ -287,7 +287,7 @@ pub(super) fn status(source: Source<'_>) -> Result<TaskStatus, Problem> {
 }
 
 /// Reads a plan; a head is welcome there and not needed (req 6).
-pub(super) fn plan(source: Source<'_>) -> (ParsedPlan, Vec<Problem>) {
+pub(super) fn plan(source: CheckedFile<'_>) -> (ParsedPlan, Vec<Problem>) {
     let mut parsed = ParsedPlan {
         plan: PlanFile::default(),
         unit_at: source.spot(TOP),

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    AgentStep, Agreement, ApprovalStep, BashStep, BudgetMode, Condition, Dialect, Form, LoopStep,
-    OfferedDecision, Prompt, Retry, RetryOn, Rework, SessionRule, Step, StepGate, StepId, StepKind,
-    TriggerRule, WaitFor, Workflow, WorkflowBudget,
+    AgentStep, Agreement, ApprovalStep, BashStep, BudgetMode, Condition, Dialect, LoopStep, OfferedDecision,
+    Prompt, Retry, RetryOn, Rework, SessionRule, Step, StepGate, StepId, StepKind, TriggerRule, WaitFor,
+    Workflow, WorkflowBudget, WorkflowForm,
     catalogue::FOLDERS,
     command, graph, keys,
     reader::{Map, Placed, Reader, is_nothing, json, whole_number},
@@ -16,7 +16,7 @@ use crate::{
     agent::catalog,
     duration::Millis,
     judge::promise::PromiseRule,
-    problem::{Problem, Source, Spot},
+    problem::{CheckedFile, Problem, Spot},
     text::nearest::nearest,
     yaml::{self, TextPlace, YamlNode, YamlValue, short},
 };
@@ -27,7 +27,7 @@ const LOOP_STEP: &str = "loop";
 
 /// How files are read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Settings {
+pub struct ParseSettings {
     /// Whether keys that dacapo does not know are left out instead of refused.
     pub lenient: bool,
 }
@@ -90,8 +90,8 @@ pub(super) struct StepDraft {
 }
 
 /// Reads the bytes of `file`, its path from the top of the repository.
-pub fn parse(file: &str, bytes: &[u8], settings: Settings) -> Parsed {
-    let source = Source { file, bytes };
+pub fn parse(file: &str, bytes: &[u8], settings: ParseSettings) -> Parsed {
+    let source = CheckedFile { file, bytes };
     let (root, wrong) = yaml::read(bytes);
     let mut reader = Reader {
         source,
@@ -135,9 +135,9 @@ fn workflow(reader: &mut Reader<'_>, mut map: Map, parsed: &mut Parsed) -> Optio
     let budget = budget(reader, &mut map);
     parsed.replaces = replaces(reader, &mut map);
     let (form, drafts) = match form(reader, &map)? {
-        Form::Loop => (Form::Loop, vec![loop_workflow(reader, &mut map)?]),
+        WorkflowForm::Loop => (WorkflowForm::Loop, vec![loop_workflow(reader, &mut map)?]),
         form => {
-            let key = if form == Form::Nodes { "nodes" } else { "steps" };
+            let key = if form == WorkflowForm::Nodes { "nodes" } else { "steps" };
             if map.has("prompt") {
                 let what = format!("`prompt` belongs to a `loop`, and this workflow has `{key}`");
                 reader.wrong(map.place_of("prompt"), what, "move it into one of the steps");
@@ -177,16 +177,16 @@ fn required<'a, T>(
 }
 
 /// Which form a file has, by the seed's rules: an empty list of steps is none.
-fn form(reader: &mut Reader<'_>, map: &Map) -> Option<Form> {
+fn form(reader: &mut Reader<'_>, map: &Map) -> Option<WorkflowForm> {
     let is_filled = |key: &str| match map.node(key).map(|node| &node.value) {
         Some(YamlValue::List(items)) => !items.is_empty(),
         _ => false,
     };
     let has_loop = matches!(map.node("loop").map(|node| &node.value), Some(YamlValue::Map(_)));
-    let found: Vec<(&str, Form)> = [
-        ("steps", Form::Steps, is_filled("steps")),
-        ("loop", Form::Loop, has_loop),
-        ("nodes", Form::Nodes, is_filled("nodes")),
+    let found: Vec<(&str, WorkflowForm)> = [
+        ("steps", WorkflowForm::Steps, is_filled("steps")),
+        ("loop", WorkflowForm::Loop, has_loop),
+        ("nodes", WorkflowForm::Nodes, is_filled("nodes")),
     ]
     .into_iter()
     .filter_map(|(key, form, is_there)| is_there.then_some((key, form)))
@@ -250,21 +250,21 @@ fn loop_workflow(reader: &mut Reader<'_>, map: &mut Map) -> Option<StepDraft> {
     Some(StepDraft { step, place, depends_at: Vec::new(), when_at: None, texts, command_at })
 }
 
-fn steps(reader: &mut Reader<'_>, map: &mut Map, key: &str, form: Form) -> Vec<StepDraft> {
+fn steps(reader: &mut Reader<'_>, map: &mut Map, key: &str, form: WorkflowForm) -> Vec<StepDraft> {
     let mut drafts: Vec<StepDraft> = Vec::new();
     let mut used = BTreeSet::new();
     for (index, node) in reader.list(map, key).unwrap_or_default().into_iter().enumerate() {
         let name = format!("step {} of `{key}`", index + 1);
         let Some(inner) = reader.map(&name, "", node, &keys::STEP) else { continue };
         let Some(mut draft) = step(reader, inner, index, form, &mut used) else { continue };
-        if form == Form::Steps
+        if form == WorkflowForm::Steps
             && draft.depends_at.is_empty()
             && !draft.step.depends_on.is_empty()
             && let Some(before) = drafts.last()
         {
             // No `depends_on`: it follows the step above it.
             draft.step.depends_on = vec![before.step.id.clone()];
-        } else if form == Form::Steps && drafts.is_empty() && draft.depends_at.is_empty() {
+        } else if form == WorkflowForm::Steps && drafts.is_empty() && draft.depends_at.is_empty() {
             draft.step.depends_on.clear();
         }
         drafts.push(draft);
@@ -279,7 +279,7 @@ fn step(
     reader: &mut Reader<'_>,
     mut map: Map,
     index: usize,
-    form: Form,
+    form: WorkflowForm,
     used: &mut BTreeSet<String>,
 ) -> Option<StepDraft> {
     let place = map.place;
@@ -303,7 +303,7 @@ fn step(
             ),
         }
     }
-    if !has_depends && form == Form::Steps {
+    if !has_depends && form == WorkflowForm::Steps {
         depends_on.push(StepId(ABOVE.to_owned()));
     }
     let when_at = map.node("when").map(|node| node.place);
@@ -383,10 +383,10 @@ fn step_id(
     map: &mut Map,
     kind_key: Option<&str>,
     index: usize,
-    form: Form,
+    form: WorkflowForm,
     used: &mut BTreeSet<String>,
 ) -> Option<StepId> {
-    if form == Form::Nodes && !map.has("id") {
+    if form == WorkflowForm::Nodes && !map.has("id") {
         reader.wrong(map.place, "`id` is missing", "give the node a name, like `id: plan`");
         return None;
     }

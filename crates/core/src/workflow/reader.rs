@@ -2,12 +2,12 @@
 
 use super::{
     Dialect,
-    keys::{self, Section},
-    parse::{LeftOut, Settings},
+    keys::{self, SectionSpec},
+    parse::{LeftOut, ParseSettings},
 };
 use crate::{
     duration::Millis,
-    problem::{Problem, Source},
+    problem::{CheckedFile, Problem},
     text::{nearest::nearest, visible::is_deceptive},
     yaml::{TextPlace, YamlKey, YamlNode, YamlValue, short},
 };
@@ -26,9 +26,9 @@ pub(super) struct Placed<T> {
 
 /// A file while it is read.
 pub(super) struct Reader<'a> {
-    pub(super) source: Source<'a>,
+    pub(super) source: CheckedFile<'a>,
     pub(super) dialect: Dialect,
-    pub(super) settings: Settings,
+    pub(super) settings: ParseSettings,
     pub(super) problems: Vec<Problem>,
     pub(super) notes: Vec<Problem>,
     pub(super) left_out: Vec<LeftOut>,
@@ -105,7 +105,13 @@ impl Reader<'_> {
     }
 
     /// The map in `node`, with complaints about every key that is not in `section`.
-    pub(super) fn map(&mut self, name: &str, path: &str, node: YamlNode, section: &Section) -> Option<Map> {
+    pub(super) fn map(
+        &mut self,
+        name: &str,
+        path: &str,
+        node: YamlNode,
+        section: &SectionSpec,
+    ) -> Option<Map> {
         let place = node.place;
         let YamlValue::Map(mut entries) = node.value else {
             let example = section.keys.first().map_or("key", |key| key.name);
@@ -126,7 +132,7 @@ impl Reader<'_> {
         Some(Map { path: path.to_owned(), place, entries })
     }
 
-    fn unknown(&mut self, place: TextPlace, path: &str, key: &str, section: &Section) {
+    fn unknown(&mut self, place: TextPlace, path: &str, key: &str, section: &SectionSpec) {
         let shown = short(key);
         if section.name == "step" && keys::ARCHON_KINDS.contains(&key) {
             let what = format!("`{shown}` steps are Archon's, and dacapo cannot run them");

@@ -18,7 +18,7 @@ use dacapo_core::{
     workflow::{
         StepId,
         machine::{WorkflowEnvelope, WorkflowEvent, WorkflowStarted},
-        told::{TellKind, TellMode, Told, WorkflowTeller},
+        told::{TellKind, TellMode, WorkflowMessage, WorkflowTeller},
     },
 };
 use dacapo_engine::{
@@ -167,17 +167,17 @@ impl Teller<'_> {
         let told = run.words.event(&envelope.event, view);
         let told = match (&envelope.event, told) {
             (WorkflowEvent::StepHeld { reason, detail, .. }, _) => {
-                Some(Told { kind: TellKind::Matters, text: chat::held(*reason, detail) })
+                Some(WorkflowMessage { kind: TellKind::Matters, text: chat::held(*reason, detail) })
             }
             (WorkflowEvent::QuestionAsked { .. }, Some(told)) => {
-                Some(Told { text: with_choice(&told.text, view), ..told })
+                Some(WorkflowMessage { text: with_choice(&told.text, view), ..told })
             }
             (WorkflowEvent::WorkflowError(_), Some(told)) if view.state == "blocked" => {
                 let text = format!(
                     "{}\n\n`/steer {} what to do` tells the agent, and the run goes on.",
                     told.text, view.id
                 );
-                Some(Told { text, ..told })
+                Some(WorkflowMessage { text, ..told })
             }
             (_, told) => told,
         };
@@ -255,7 +255,7 @@ impl Teller<'_> {
             }
             let Some(seen) = client.workflow_of_id(id)? else { continue };
             if !seen.is_running && seen.view.reason.as_deref() == Some("interrupted") {
-                let told = Told { kind: TellKind::Matters, text: chat::interrupted(id.as_str()) };
+                let told = WorkflowMessage { kind: TellKind::Matters, text: chat::interrupted(id.as_str()) };
                 run.tell(client, id, run.head, INTERRUPTED, Some(told))?;
             }
         }
@@ -280,9 +280,9 @@ impl ToldRun {
         id: &RunId,
         seq: u64,
         part: u32,
-        told: Option<Told>,
+        told: Option<WorkflowMessage>,
     ) -> Result<(), ClientError> {
-        let Some(Told { kind, text }) = told else { return Ok(()) };
+        let Some(WorkflowMessage { kind, text }) = told else { return Ok(()) };
         if self.mode == TellMode::Batch && kind == TellKind::Check {
             return Ok(());
         }

@@ -1,7 +1,7 @@
 //! `dacapo workflow list`.
 
 use clap::Args;
-use dacapo_core::workflow::{Settings, catalogue::FrozenWorkflow};
+use dacapo_core::workflow::{ParseSettings, catalogue::FrozenWorkflow};
 use serde::Serialize;
 
 use super::{
@@ -67,7 +67,7 @@ impl<'a> Line<'a> {
 }
 
 pub(super) fn list(args: &ListArgs) -> Result<u8, UserError> {
-    let catalogue = args.place.catalogue(Settings::default())?;
+    let catalogue = args.place.catalogue(ParseSettings::default())?;
     if !catalogue.problems.is_empty() {
         let number = catalogue.problems.len();
         warn(&[format!("problems in workflow files: {number}; `dacapo workflow check` shows them")]);

@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use super::{
     super::flags::{ChosenSettings, LoopFlags},
-    run::{RunArgs, as_one_budget, base, step_agents},
+    run::{WorkflowRunArgs, as_one_budget, base, step_agents},
 };
 use crate::{context::Context, error::UserError};
 
@@ -50,7 +50,7 @@ pub(in crate::cli) struct PlannedAgent {
     pub(in crate::cli) from: String,
 }
 
-impl RunArgs {
+impl WorkflowRunArgs {
     pub(in crate::cli) fn flags(&self) -> &LoopFlags {
         &self.flags
     }

@@ -15,7 +15,7 @@ use dacapo_core::{
     policy::{Origin, Policy},
     trust::workflow_runnables,
     workflow::{
-        DEFAULT_PROVIDER, Settings, Step, StepId, StepKind, Workflow, WorkflowBudget,
+        DEFAULT_PROVIDER, ParseSettings, Step, StepId, StepKind, Workflow, WorkflowBudget,
         catalogue::FrozenWorkflow,
         dry_run::{self, Stubs},
         machine::{Raise, WorkflowSettings, WorkflowStarted},
@@ -61,7 +61,7 @@ const PARALLEL: u32 = 4;
 #[command(
     after_help = "Examples:\n  dacapo workflow run ralph\n  dacapo workflow run fix-issue \"issue 12\" --agent codex --max-cost 5\n  dacapo workflow run ship --dry-run --stubs stubs.yaml"
 )]
-pub(in crate::cli) struct RunArgs {
+pub(in crate::cli) struct WorkflowRunArgs {
     /// The workflow, by its name as `dacapo workflow list` shows it
     name: String,
     /// What the workflow gets as `$USER_MESSAGE` and `$ARGUMENTS`
@@ -94,10 +94,10 @@ pub(in crate::cli) struct RunArgs {
     pub(super) flags: LoopFlags,
 }
 
-impl RunArgs {
+impl WorkflowRunArgs {
     /// The workflow of this name, if it can be run.
     pub(super) fn found(&self) -> Result<FrozenWorkflow, UserError> {
-        let catalogue = self.place.catalogue(Settings { lenient: self.lenient })?;
+        let catalogue = self.place.catalogue(ParseSettings { lenient: self.lenient })?;
         if let Some(found) = catalogue.find(&self.name) {
             return Ok(found.clone());
         }
@@ -111,7 +111,7 @@ impl RunArgs {
     }
 }
 
-pub(super) fn run(cx: &Context, args: &RunArgs) -> Result<u8, UserError> {
+pub(super) fn run(cx: &Context, args: &WorkflowRunArgs) -> Result<u8, UserError> {
     let found = args.found()?;
     let left_out = found.left_out.iter();
     warn(
@@ -261,7 +261,7 @@ pub(in crate::cli) fn resume(
 }
 
 fn started(
-    args: &RunArgs,
+    args: &WorkflowRunArgs,
     found: FrozenWorkflow,
     settings: Option<Box<WorkflowSettings>>,
 ) -> WorkflowStarted {
@@ -341,7 +341,7 @@ pub(super) fn as_one_budget(mut policy: Policy, workflow: &mut Workflow) -> Poli
     policy
 }
 
-fn walk(args: &RunArgs, found: FrozenWorkflow) -> Result<u8, UserError> {
+fn walk(args: &WorkflowRunArgs, found: FrozenWorkflow) -> Result<u8, UserError> {
     let stubs = match &args.stubs {
         None => Stubs::default(),
         Some(file) => {

@@ -4,7 +4,7 @@ use clap::Args;
 use dacapo_core::{
     chat::{KnownWorkflow, chosen, route_prompt},
     judge::promise::PromiseRule,
-    workflow::Settings,
+    workflow::ParseSettings,
 };
 use dacapo_engine::{agents, config_files::ConfigFiles, units};
 
@@ -24,7 +24,7 @@ pub(super) struct WhichArgs {
 }
 
 pub(super) fn which(cx: &Context, args: &WhichArgs) -> Result<u8, UserError> {
-    let catalogue = args.place.catalogue(Settings { lenient: false })?;
+    let catalogue = args.place.catalogue(ParseSettings { lenient: false })?;
     let known = catalogue.workflows.into_iter().map(|found| found.workflow);
     let known: Vec<KnownWorkflow> = known
         .map(|workflow| KnownWorkflow { name: workflow.name, description: workflow.description })
