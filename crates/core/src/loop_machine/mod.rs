@@ -49,8 +49,8 @@ use crate::{event::LoopEvent, machine::Machine};
 pub use decide::decide;
 pub use effect::{BusPost, BusTarget, Effect, ItemCommit, Step};
 pub use input::{
-    AgentReport, Begin, Input, ItemCommits, Recheck, Request, Seal, SessionError, SessionIdle, SharedBudget,
-    SharedSpend, StartFailure, Supply,
+    AgentReport, Begin, HostSessionError, Input, ItemCommits, Recheck, Request, Seal, SessionIdle,
+    SharedBudget, SharedSpend, StartFailure, Supply,
 };
 pub(crate) use iteration::STUCK;
 pub use looks::moved_goalposts;
