@@ -9,7 +9,7 @@ use dacapo_core::{
     goalposts::{GoalpostKind, SharedFile},
     ids::{ProjectId, TaskId},
     item::ItemSource,
-    judge::promise::{Case, Placement, PlainWord, PromiseRule},
+    judge::promise::{LetterCase, Placement, PlainWord, PromiseRule},
     policy::{GateIn, Policy, SetupCommand, TestsMode, WaitRule},
     sandbox::{PathAccess, SandboxMode},
     text::{count, visible::visible},
@@ -700,7 +700,7 @@ fn promise_words(rule: &PromiseRule) -> String {
     if rule.nonce {
         words.push_str("; NONCE differs in every attempt");
     }
-    if rule.case == Case::Sensitive {
+    if rule.case == LetterCase::Sensitive {
         words.push_str("; upper and lower case count");
     }
     if !rule.ignore_code {

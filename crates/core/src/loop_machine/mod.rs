@@ -57,7 +57,8 @@ pub use looks::moved_goalposts;
 pub use outages::is_broke;
 pub use phase::{Children, Claim, GateTry, Iteration, JudgeStep, Judging, Parking, Phase, Rest};
 pub use state::{
-    Conversation, Counters, LimitsInForce, LoopState, Orders, Output, Progress, Refused, Sessions, Spending,
+    AgentSessions, Counters, LimitsInForce, LoopState, LoopWords, Orders, OutputPosition, Progress, Refused,
+    Spending,
 };
 
 /// The loop as a [`Machine`].

@@ -12,7 +12,7 @@ use dacapo_core::{
         StageName,
         machine::{TaskEnvelope, TaskEvent, TaskMachine},
     },
-    unit::schedule::{RunMachine, UnitEvent},
+    unit::schedule::{RunFact, RunMachine},
     view::{LoopView, RunView, StageTaskView, UnitView, WorkflowView},
     workflow::{
         StepId,
@@ -231,15 +231,15 @@ impl Kind for RunMachine {
     type Source = UnitId;
     type Kin = ();
 
-    fn without_secrets((unit, event): UnitEvent) -> Result<UnitEvent, serde_json::Error> {
+    fn without_secrets((unit, event): RunFact) -> Result<RunFact, serde_json::Error> {
         Ok((unit, secrets().redact_run_event(event)?))
     }
 
-    fn written((unit, event): &UnitEvent) -> Result<(Option<&str>, String), serde_json::Error> {
+    fn written((unit, event): &RunFact) -> Result<(Option<&str>, String), serde_json::Error> {
         Ok((unit.as_ref().map(UnitId::as_str), serde_json::to_string(event)?))
     }
 
-    fn placed(id: &RunId, seq: u64, at: Timestamp, (unit, event): UnitEvent) -> RunEnvelope {
+    fn placed(id: &RunId, seq: u64, at: Timestamp, (unit, event): RunFact) -> RunEnvelope {
         RunEnvelope { seq, at, run: id.clone(), unit, event }
     }
 

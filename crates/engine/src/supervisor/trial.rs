@@ -15,7 +15,7 @@ use dacapo_core::{
     duration::Millis,
     event::{GateResult, TriedGate},
     goalposts::{
-        MustFailSearch, MustFailTest, Place, ReportReader, Runner, TestReport, ends_as_its_tests_do,
+        FailurePlace, MustFailSearch, MustFailTest, ReportReader, Runner, TestReport, ends_as_its_tests_do,
         use_of_checkout,
     },
     judge::{
@@ -373,7 +373,7 @@ impl Supervisor<'_> {
         let Some(trial) = &mut self.trial else { return Ok(()) };
         let folder = trial.checkout.path().join("files");
         if !tests.is_empty() && runs < MUST_FAIL_RUNS {
-            let put = trial.must_fail_files.put(&folder, &tests, Place::Early);
+            let put = trial.must_fail_files.put(&folder, &tests, FailurePlace::Early);
             let known = (tried.clone(), noticed.clone());
             let started = put.and_then(|search| {
                 let must_fail = MustFailTrial { tried, search, waiting: tests, noticed, runs };

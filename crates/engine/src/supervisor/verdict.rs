@@ -11,7 +11,7 @@ use std::{
 use dacapo_core::{
     duration::Millis,
     event::{Examination, ForbiddenChange, GatePlace, GateRole, Look, LoopStarted, ProtectedFile},
-    goalposts::{MovedGoalpost, MustFailRun, MustFailSearch, Place},
+    goalposts::{FailurePlace, MovedGoalpost, MustFailRun, MustFailSearch},
     ids::LoopId,
     judge::{
         evidence::{needs_words, verify_claim},
@@ -475,7 +475,7 @@ impl Supervisor<'_> {
             }
         };
         let folder = checkout.folder();
-        Ok(Some(checkout.must_fail.put(&folder, &tests, Place::Late)?))
+        Ok(Some(checkout.must_fail.put(&folder, &tests, FailurePlace::Late)?))
     }
 
     /// Makes the goalposts in the checkout of a gate read-only while it runs, and notes what they are. A gate that is tried again may
