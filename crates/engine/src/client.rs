@@ -16,7 +16,7 @@ use std::{
 };
 
 use dacapo_core::{
-    agent::transcript::Said,
+    agent::transcript::TranscriptEntry,
     duration::Millis,
     event::{Envelope, LoopStarted, OutputMarks, Reason, RunStarted},
     goalposts::kind_of,
@@ -28,7 +28,7 @@ use dacapo_core::{
     stages::machine::{TaskEnvelope, TaskMachine, TaskStarted},
     unit::{TaskStatus, Unit, schedule::RunMachine},
     view::{
-        self, ChangedFiles, Costs, LoopPage, LoopView, RunPage, RunView, StageTaskView, Standing, TaskPage,
+        self, AllViews, ChangedFiles, Costs, LoopPage, LoopView, RunPage, RunView, StageTaskView, TaskPage,
         UnitView, WorkflowPage, WorkflowView,
     },
     workflow::machine::{WorkflowMachine, WorkflowStarted},
@@ -316,16 +316,16 @@ impl Client {
 
     /// Everything that goes on, that has come to its end since `since`, or that waits for a person: what a report and the
     /// list of who needs a person are folded from.
-    pub fn standing(&self, since: Timestamp) -> Result<Standing, ClientError> {
+    pub fn standing(&self, since: Timestamp) -> Result<AllViews, ClientError> {
         let (home, store) = match &self.way {
             Way::Journal { home, store } => (home, store),
             Way::Supervisor(inside) => {
                 let loops = Self::family(inside, |_| true)?.into_iter().map(|seen| seen.view).collect();
-                return Ok(Standing { loops, ..Standing::default() });
+                return Ok(AllViews { loops, ..AllViews::default() });
             }
         };
         let waiting_since = since.checked_sub(FORGOTTEN_AFTER).unwrap_or(Timestamp::MIN);
-        let mut standing = Standing::default();
+        let mut standing = AllViews::default();
         for row in store.standing::<RunMachine>(since, waiting_since)? {
             let view = row.current_view();
             let units = store.units_of_run(&view.id)?;
@@ -500,7 +500,7 @@ impl Client {
         agent: &str,
         begin: OutputMarks,
         end: OutputMarks,
-    ) -> Result<Vec<Said>, ClientError> {
+    ) -> Result<Vec<TranscriptEntry>, ClientError> {
         match &self.way {
             Way::Journal { home, store } => Ok(match store.loop_started(id)? {
                 Some(started) => answers::said(home, id, &started, agent, begin, end),

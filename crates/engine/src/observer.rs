@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use dacapo_core::{agent::transcript::Said, event::Envelope, loop_machine::LoopMachine};
+use dacapo_core::{agent::transcript::TranscriptEntry, event::Envelope, loop_machine::LoopMachine};
 
 use crate::store::Kind;
 
@@ -22,7 +22,7 @@ pub trait Observer<M: Kind = LoopMachine> {
     }
 
     /// An agent said or did something, as its CLI reports it. An observer that makes no difference is shown it as printed.
-    fn said(&mut self, source: &M::Source, said: &Said) {
+    fn said(&mut self, source: &M::Source, said: &TranscriptEntry) {
         self.output(source, said.line().as_bytes());
     }
 

@@ -4,7 +4,7 @@ use clap::Args;
 use dacapo_core::{
     event::{GateRole, LoopEvent},
     ids::LoopId,
-    view::{Told, UnitStatus, Why, why_run, why_task, why_unit, why_workflow},
+    view::{StatusShown, UnitStatus, Why, why_run, why_task, why_unit, why_workflow},
 };
 use dacapo_engine::client::Client;
 
@@ -25,7 +25,7 @@ pub(super) struct WhyArgs {
 pub(super) fn why(cx: &Context, args: &WhyArgs) -> Result<u8, UserError> {
     let mut client = cx.client()?;
     let name = cx.name(&client, args.id.as_deref())?;
-    let told = Told::Asked { is_json: args.json };
+    let told = StatusShown::Asked { is_json: args.json };
     if let Some(task) = TaskNotBegun::find(cx, Some(&client), &name)? {
         return shown(args, task.why());
     }

@@ -2,7 +2,7 @@
 
 use clap::ValueEnum;
 use dacapo_core::{
-    agent::transcript::Said,
+    agent::transcript::TranscriptEntry,
     event::{Envelope, LoopEvent, Reason},
     text::{ansi::readable, columns::wrapped, count},
     view::WorkflowView,
@@ -173,7 +173,7 @@ impl Observer<WorkflowMachine> for HumanWorkflow {
         self.show(told);
     }
 
-    fn said(&mut self, _: &StepId, said: &Said) {
+    fn said(&mut self, _: &StepId, said: &TranscriptEntry) {
         let told = self.teller.said(said);
         self.show(told);
     }
@@ -241,7 +241,7 @@ impl WorkflowLines {
         Self { out: Out::new(), run, iterations: BTreeMap::new(), printed: BTreeMap::new() }
     }
 
-    fn say(&self, at: Timestamp, step: &StepId, said: &Said) {
+    fn say(&self, at: Timestamp, step: &StepId, said: &TranscriptEntry) {
         let iteration = self.iterations.get(step).copied().unwrap_or(0);
         if let Some(line) = said_line(at, &self.run, Some(step), iteration, said) {
             self.out.write(format!("{line}\n").into_bytes());
@@ -261,11 +261,13 @@ pub(crate) fn said_line(
     run: &str,
     step: Option<&StepId>,
     iteration: u32,
-    said: &Said,
+    said: &TranscriptEntry,
 ) -> Option<Value> {
     let mut line = match said {
-        Said::Assistant { .. } | Said::Tool { .. } => serde_json::to_value(said).ok()?,
-        Said::Line { .. } | Said::Note { .. } => return None,
+        TranscriptEntry::Assistant { .. } | TranscriptEntry::Tool { .. } => {
+            serde_json::to_value(said).ok()?
+        }
+        TranscriptEntry::Line { .. } | TranscriptEntry::Note { .. } => return None,
     };
     let keys = line.as_object_mut()?;
     keys.insert("at".to_owned(), at.to_string().into());
@@ -308,7 +310,7 @@ impl Observer<WorkflowMachine> for WorkflowLines {
             LoopEvent::AgentExited { .. } => {
                 let text = self.printed.remove(step).unwrap_or_default().trim().to_owned();
                 if !text.is_empty() {
-                    self.say(envelope.at, step, &Said::Assistant { text });
+                    self.say(envelope.at, step, &TranscriptEntry::Assistant { text });
                 }
             }
             _ => {}
@@ -316,9 +318,9 @@ impl Observer<WorkflowMachine> for WorkflowLines {
         self.out.write_critical(format!("{}\n", with_run(envelope, &self.run)).into_bytes());
     }
 
-    fn said(&mut self, step: &StepId, said: &Said) {
+    fn said(&mut self, step: &StepId, said: &TranscriptEntry) {
         match said {
-            Said::Line { text } => {
+            TranscriptEntry::Line { text } => {
                 let printed = self.printed.entry(step.clone()).or_default();
                 printed.push_str(text);
                 printed.push('\n');

@@ -7,8 +7,8 @@ use dacapo_core::{
     event::Envelope,
     text::columns::columns,
     view::{
-        Board, BoardFacts, CardKind, Costs, IterationRow, Lane, LoopPage, LoopView, RunPage, RunView,
-        SpendRow, StageTaskView, Standing, TaskPage, TodoTask, UnitView, WorkflowPage, WorkflowView, board,
+        AllViews, Board, BoardFacts, CardKind, Costs, IterationRow, Lane, LoopPage, LoopView, RunPage,
+        RunView, SpendRow, StageTaskView, TaskPage, TodoTask, UnitView, WorkflowPage, WorkflowView, board,
         costs,
     },
 };
@@ -99,7 +99,7 @@ fn workflow() -> WorkflowView {
 }
 
 /// A day in a shop: something in each lane.
-fn standing() -> Standing {
+fn standing() -> AllViews {
     let of_task = |id: &str, name: &str, stage: &str, run: &str| {
         loop_view(
             id,
@@ -108,7 +108,7 @@ fn standing() -> Standing {
         )
     };
     let ralph = json!({"stage": "reviewer", "iteration": 1, "max_iterations": 5, "started_at": at(100), "completion_promise": "X"});
-    Standing {
+    AllViews {
         loops: vec![
             of_task("cccccccccc", "TASK-001", "coder", "tttttttttt"),
             of_task("dddddddddd", "TASK-002", "reviewer", "uuuuuuuuuu"),
@@ -154,7 +154,7 @@ fn standing() -> Standing {
                 json!({"status": "reviewing", "ralph": ralph}),
             ),
         ],
-        ..Standing::default()
+        ..AllViews::default()
     }
 }
 
@@ -337,7 +337,7 @@ fn a_wide_terminal_has_every_lane_and_a_box_for_each_agent() {
 
 #[test]
 fn a_board_without_cards_says_how_to_begin() {
-    let mut empty = State::new(board(&Standing::default(), &BoardFacts::default(), at(0)));
+    let mut empty = State::new(board(&AllViews::default(), &BoardFacts::default(), at(0)));
     insta::assert_snapshot!("board_empty", picture(&mut empty, 80, 24));
 }
 
@@ -424,7 +424,7 @@ fn a_run_of_units_has_its_graph_and_its_train() {
         event(60, "auth", json!({"type": "unit.started", "slot": 2})),
     ];
     let standing =
-        Standing { loops: vec![auth.clone()], runs: vec![(run(), units.clone())], ..Standing::default() };
+        AllViews { loops: vec![auth.clone()], runs: vec![(run(), units.clone())], ..AllViews::default() };
     let mut state = State::new(board(
         &standing,
         &BoardFacts { since: at(-9), marked_since: at(-9), ..BoardFacts::default() },
@@ -442,7 +442,7 @@ fn a_run_of_units_has_its_graph_and_its_train() {
 
 #[test]
 fn a_workflow_has_its_steps_and_its_question_and_a_decision_is_one_that_is_offered() {
-    let standing = Standing { workflows: vec![workflow()], ..Standing::default() };
+    let standing = AllViews { workflows: vec![workflow()], ..AllViews::default() };
     let mut state = State::new(board(&standing, &facts(), at(NOW)));
     state.stack.push(Sheet::Run { id: "wwwwwwwwww".into(), kind: CardKind::Workflow });
     state.data = Data::Workflow(Box::new((workflow(), WorkflowPage::of(&workflow(), None, &[]))));
@@ -665,7 +665,7 @@ fn a_loop_that_vanishes_while_it_is_open_is_told() {
     let mut own = on_loop(Tab::Timeline);
     own.data = Data::Gone("aaaaaaaaaa is not in the journal any more; Esc goes back".into());
     assert!(picture(&mut own, 80, 24).contains("is not in the journal any more"));
-    own.set_board(board(&Standing::default(), &BoardFacts::default(), at(NOW)));
+    own.set_board(board(&AllViews::default(), &BoardFacts::default(), at(NOW)));
     assert_eq!(own.press(Key::Char('p')), []);
     assert!(picture(&mut own, 80, 24).contains("nothing here to pause"));
 }

@@ -10,7 +10,7 @@ use super::{
     template::without_promise,
 };
 use crate::{
-    agent::transcript::Said,
+    agent::transcript::TranscriptEntry,
     event::{GateRole, LoopEvent, Reason},
     view::WorkflowView,
 };
@@ -244,16 +244,16 @@ impl WorkflowTeller {
     }
 
     /// What an agent said or did, if it is told at once.
-    pub fn said(&mut self, said: &Said) -> Option<WorkflowMessage> {
+    pub fn said(&mut self, said: &TranscriptEntry) -> Option<WorkflowMessage> {
         if self.mode == TellMode::Stream {
             return WorkflowMessage::printed(TellKind::Said, said.line().trim_end_matches('\n'));
         }
         match said {
-            Said::Assistant { text } => {
+            TranscriptEntry::Assistant { text } => {
                 self.is_printing = false;
                 self.said.push(text.trim().to_owned());
             }
-            Said::Line { text } => match self.said.last_mut() {
+            TranscriptEntry::Line { text } => match self.said.last_mut() {
                 Some(message) if self.is_printing => {
                     message.push('\n');
                     message.push_str(text);
@@ -264,7 +264,7 @@ impl WorkflowTeller {
                 }
             },
             // Not in a batch (req 153).
-            Said::Tool { .. } | Said::Note { .. } => {}
+            TranscriptEntry::Tool { .. } | TranscriptEntry::Note { .. } => {}
         }
         None
     }

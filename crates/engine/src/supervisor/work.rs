@@ -10,7 +10,7 @@ use std::{
 };
 
 use dacapo_core::{
-    agent::{PromptDelivery, agent_environment, outcome::ProcessEnd, transcript::Said},
+    agent::{PromptDelivery, agent_environment, outcome::ProcessEnd, transcript::TranscriptEntry},
     duration::Millis,
     event::{AgentExit, GateRole, Look, Outcome, Spend},
     goalposts::{MustFailSearch, ReportReader},
@@ -615,7 +615,7 @@ impl Supervisor<'_> {
                 let observer = &mut *self.observer;
                 match pipe.channel {
                     Channel::Stdout if observer.sees_output() => {
-                        let mut show = |said: Said| {
+                        let mut show = |said: TranscriptEntry| {
                             let said = said.map(|text| secrets().redact(text).into_owned());
                             observer.said(&Channel::Stdout, &said);
                         };
@@ -634,8 +634,8 @@ impl Supervisor<'_> {
                 match &mut gate.asked {
                     // The first pipe is its standard output.
                     Some(AskedAgent { listener, words }) if at == 0 => {
-                        let mut keep = |said: Said| {
-                            if let Said::Assistant { text } = said {
+                        let mut keep = |said: TranscriptEntry| {
+                            if let TranscriptEntry::Assistant { text } = said {
                                 observe::keep_tail(words, secrets().redact(&text).as_bytes());
                                 observe::keep_tail(words, b"\n");
                             }

@@ -8,7 +8,7 @@ use std::{
 use dacapo_core::{
     agent::{
         Format,
-        transcript::{Said, Transcript},
+        transcript::{Transcript, TranscriptEntry},
     },
     chat::{self, Conversation, Service, pieces_for},
     event::{Envelope, LoopEvent, LoopStarted, OutputMarks},
@@ -316,25 +316,25 @@ impl ToldRun {
             agent.reader.told = client.last_part_told(id, agent.seq)?.map_or(0, |part| part / 10);
         }
         let mut lines: Option<(u32, String)> = None;
-        let mut ready: Vec<(u32, Said)> = Vec::new();
+        let mut ready: Vec<(u32, TranscriptEntry)> = Vec::new();
         for (number, said) in agent.reader.read(client, view)? {
             if number <= agent.reader.told {
                 continue;
             }
             match said {
-                Said::Line { text } => {
+                TranscriptEntry::Line { text } => {
                     let (last, joined) = lines.get_or_insert_with(|| (number, String::new()));
                     *last = number;
                     joined.push_str(&text);
                     joined.push('\n');
                 }
                 other => {
-                    ready.extend(lines.take().map(|(number, text)| (number, Said::Line { text })));
+                    ready.extend(lines.take().map(|(number, text)| (number, TranscriptEntry::Line { text })));
                     ready.push((number, other));
                 }
             }
         }
-        ready.extend(lines.take().map(|(number, text)| (number, Said::Line { text })));
+        ready.extend(lines.take().map(|(number, text)| (number, TranscriptEntry::Line { text })));
         for (number, said) in ready {
             let said = said.map(|text| secrets().redact(text).into_owned());
             let told = self.words.said(&said).filter(|told| !told.text.trim().is_empty());
@@ -369,7 +369,7 @@ impl OutputReader {
     }
 
     /// What it has said since the last time, numbered from 1.
-    fn read(&mut self, client: &Client, view: &LoopView) -> Result<Vec<(u32, Said)>, ClientError> {
+    fn read(&mut self, client: &Client, view: &LoopView) -> Result<Vec<(u32, TranscriptEntry)>, ClientError> {
         let mut said = Vec::new();
         loop {
             let (mut bytes, _) = client.output(view, Channel::Stdout, self.at)?;
@@ -381,24 +381,26 @@ impl OutputReader {
             }
             self.at += bytes.len() as u64;
             match &mut self.transcript {
-                Some(transcript) => transcript.push(&bytes, &mut |heard| said.extend(Said::of(heard))),
+                Some(transcript) => {
+                    transcript.push(&bytes, &mut |heard| said.extend(TranscriptEntry::of(heard)))
+                }
                 None => {
                     self.rest.extend_from_slice(&bytes);
                     while let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
                         let line: Vec<u8> = self.rest.drain(..=end).collect();
                         let text = String::from_utf8_lossy(line.trim_ascii_end()).into_owned();
-                        said.push(Said::Line { text });
+                        said.push(TranscriptEntry::Line { text });
                     }
                 }
             }
         }
         if self.end.is_some() {
             if let Some(transcript) = self.transcript.take() {
-                transcript.finish(&mut |heard| said.extend(Said::of(heard)));
+                transcript.finish(&mut |heard| said.extend(TranscriptEntry::of(heard)));
             }
             if !self.rest.is_empty() {
                 let text = String::from_utf8_lossy(&std::mem::take(&mut self.rest)).into_owned();
-                said.push(Said::Line { text });
+                said.push(TranscriptEntry::Line { text });
             }
         }
         Ok(said

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use dacapo_core::{
     agent::{
         Format,
-        transcript::{Said, Transcript},
+        transcript::{Transcript, TranscriptEntry},
     },
     event::{Envelope, LoopEvent, LoopStarted, OutputMarks, RunEnvelope},
     ids::{LoopId, RunId, UnitId},
@@ -74,7 +74,7 @@ struct OutputTail {
 
 /// Something that an agent or a gate printed.
 enum Printed<'a> {
-    Said(Said),
+    Said(TranscriptEntry),
     Bytes(Channel, &'a [u8]),
 }
 
@@ -144,7 +144,7 @@ impl OutputTail {
                 match (channel, &mut self.transcript) {
                     (Channel::Stdout, Some(transcript)) if self.is_agent => {
                         transcript.push(&bytes, &mut |heard| {
-                            if let Some(said) = Said::of(heard) {
+                            if let Some(said) = TranscriptEntry::of(heard) {
                                 let said = said.map(|text| secrets().redact(text).into_owned());
                                 told(view, Printed::Said(said));
                             }
@@ -479,7 +479,7 @@ impl<M: RunKind> RunFeed<M> {
 fn show_line<M: RunKind>(shown: &mut dyn LiveView<M>, source: &M::Source, channel: &Channel, line: &[u8]) {
     if M::SAYS_LINES && *channel == Channel::Stdout {
         let text = String::from_utf8_lossy(line).into_owned();
-        shown.said(source, &Said::Line { text });
+        shown.said(source, &TranscriptEntry::Line { text });
     } else {
         shown.output(source, line);
     }
