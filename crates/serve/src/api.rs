@@ -13,7 +13,7 @@ use dacapo_engine::{
     client::{Client, ClientError},
     log::LogReader,
     snapshots::{DiffForm, SnapshotError},
-    store::{Channel, Fact, StoreError},
+    store::{AnyEvent, Channel, StoreError},
 };
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -205,15 +205,15 @@ impl From<ClientError> for Stopped {
 }
 
 /// An event as `events --json` prints it.
-pub(crate) struct Printed(pub(crate) Fact);
+pub(crate) struct Printed(pub(crate) AnyEvent);
 
 impl Serialize for Printed {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match &self.0 {
-            Fact::Loop(envelope) => envelope.serialize(serializer),
-            Fact::Run(envelope) => envelope.serialize(serializer),
-            Fact::Workflow(envelope) => envelope.serialize(serializer),
-            Fact::Task(envelope) => envelope.serialize(serializer),
+            AnyEvent::Loop(envelope) => envelope.serialize(serializer),
+            AnyEvent::Run(envelope) => envelope.serialize(serializer),
+            AnyEvent::Workflow(envelope) => envelope.serialize(serializer),
+            AnyEvent::Task(envelope) => envelope.serialize(serializer),
         }
     }
 }

@@ -7,7 +7,7 @@ use dacapo_core::{
 };
 use dacapo_engine::{
     client::{AnyView, Client, ClientError},
-    store::Scope,
+    store::EventScope,
 };
 use serde_json::{Value, json};
 
@@ -101,12 +101,12 @@ impl Found {
     }
 
     /// Whose events are meant.
-    pub fn scope(&self) -> Scope {
+    pub fn scope(&self) -> EventScope {
         match self {
-            Self::Loop(view) => Scope::Loop(view.id.clone()),
-            Self::Units(view) => Scope::Run(view.id.clone()),
-            Self::Workflow(view) => Scope::Run(view.id.clone()),
-            Self::Task(view) => Scope::Run(view.id.clone()),
+            Self::Loop(view) => EventScope::Loop(view.id.clone()),
+            Self::Units(view) => EventScope::Run(view.id.clone()),
+            Self::Workflow(view) => EventScope::Run(view.id.clone()),
+            Self::Task(view) => EventScope::Run(view.id.clone()),
         }
     }
 

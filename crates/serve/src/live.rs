@@ -22,7 +22,7 @@ use dacapo_engine::{
     client::{Client, ClientError},
     home::Home,
     log::LogReader,
-    store::{Channel, Fact, Scope},
+    store::{AnyEvent, Channel, EventScope},
 };
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -70,7 +70,7 @@ struct News {
 }
 
 impl News {
-    fn of(fact: Fact) -> Self {
+    fn of(fact: AnyEvent) -> Self {
         Self { seq: fact.seq(), fact: Some(Arc::new(Printed(fact))) }
     }
 
@@ -103,12 +103,12 @@ impl Brief {
         let mut brief = Self::default();
         for fact in all.iter().filter_map(|news| news.fact.as_deref()) {
             brief.streams.insert(match &fact.0 {
-                Fact::Loop(envelope) => envelope.loop_id.to_string(),
-                Fact::Run(envelope) => envelope.run.to_string(),
-                Fact::Workflow(envelope) => envelope.run.to_string(),
-                Fact::Task(envelope) => envelope.run.to_string(),
+                AnyEvent::Loop(envelope) => envelope.loop_id.to_string(),
+                AnyEvent::Run(envelope) => envelope.run.to_string(),
+                AnyEvent::Workflow(envelope) => envelope.run.to_string(),
+                AnyEvent::Task(envelope) => envelope.run.to_string(),
             });
-            if let Fact::Loop(envelope) = &fact.0
+            if let AnyEvent::Loop(envelope) = &fact.0
                 && let LoopEvent::LoopFinished { state: FinishState::Completed, detail, .. } = &envelope.event
             {
                 brief.done.push(Done { id: envelope.loop_id.to_string(), detail: detail.clone() });
@@ -196,7 +196,7 @@ fn follow_once(home: &Home, news: &broadcast::Sender<News>) -> Result<(), Client
             next = client.last_seq()? + 1;
             continue;
         }
-        let read = client.read(&Scope::All, next, |fact| {
+        let read = client.read(&EventScope::All, next, |fact| {
             next = fact.seq() + 1;
             // Without a listener it is read by the next one.
             let _ = news.send(News::of(fact));
@@ -348,7 +348,7 @@ async fn catch_up(
 fn page(client: &mut Client, mut next: u64) -> Result<(Vec<News>, u64, bool), ApiError> {
     let mut all = Vec::new();
     let mut failed = None;
-    let read = client.read(&Scope::All, next, |fact| {
+    let read = client.read(&EventScope::All, next, |fact| {
         if all.len() >= PAGE {
             return Err(Stopped::Enough);
         }

@@ -43,7 +43,7 @@ use crate::{
     home::{Home, make_dir},
     inside::{self, Whereabouts},
     process::identity::{self, Identity, all_pids},
-    store::{Fact, Kind, Scope, Store, StoreError},
+    store::{AnyEvent, EventScope, JournalMachine, Store, StoreError},
 };
 
 /// The word by which this binary knows that it is to send notifications.
@@ -224,7 +224,7 @@ fn judged(home: &Home, sent: &mut Sent, folders: &mut BTreeSet<PathBuf>) -> Resu
     let mut views = Views { store: &store, loops: HashMap::new(), runs: HashMap::new() };
     let mut notices = Vec::new();
     let from = sent.judged_up_to.saturating_add(1);
-    store.each_fact(&Scope::All, from, |fact| {
+    store.each_fact(&EventScope::All, from, |fact| {
         sent.judged_up_to = fact.seq();
         notices.extend(views.notice(&fact)?);
         Ok::<(), StoreError>(())
@@ -274,10 +274,10 @@ enum RunKind {
 }
 
 impl Views<'_> {
-    fn notice(&mut self, fact: &Fact) -> Result<Option<Notice>, StoreError> {
+    fn notice(&mut self, fact: &AnyEvent) -> Result<Option<Notice>, StoreError> {
         let store = self.store;
         Ok(match fact {
-            Fact::Loop(envelope) => {
+            AnyEvent::Loop(envelope) => {
                 if !self.loops.contains_key(&envelope.loop_id) {
                     let view = store.row(&envelope.loop_id)?.map(|row| row.view);
                     self.loops.insert(envelope.loop_id.clone(), view);
@@ -285,14 +285,14 @@ impl Views<'_> {
                 let view = self.loops.get(&envelope.loop_id).and_then(Option::as_ref);
                 view.and_then(|view| notice_of_loop(envelope, view))
             }
-            Fact::Run(envelope) => {
+            AnyEvent::Run(envelope) => {
                 let read = || Ok(store.run_row(&envelope.run)?.map(|row| RunKind::Units(Box::new(row.view))));
                 match self.run(&envelope.run, read)? {
                     RunKind::Units(view) => notice_of_run(envelope, view),
                     _ => None,
                 }
             }
-            Fact::Workflow(envelope) => {
+            AnyEvent::Workflow(envelope) => {
                 let read = || {
                     Ok(store.workflow_row(&envelope.run)?.map(|row| RunKind::Workflow(Box::new(row.view))))
                 };
@@ -301,7 +301,7 @@ impl Views<'_> {
                     _ => None,
                 }
             }
-            Fact::Task(envelope) => {
+            AnyEvent::Task(envelope) => {
                 let read = || Ok(store.task_row(&envelope.run)?.map(|row| RunKind::Task(Box::new(row.view))));
                 match self.run(&envelope.run, read)? {
                     RunKind::Task(view) => notice_of_task(envelope, view),
@@ -325,7 +325,7 @@ impl Views<'_> {
 }
 
 /// What a person may want to hear of an event, for each kind of stream.
-pub trait Notable: Kind {
+pub trait Notable: JournalMachine {
     fn notice(envelope: &Self::Envelope, view: &Self::View) -> Option<Notice>;
 }
 

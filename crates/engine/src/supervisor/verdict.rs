@@ -36,7 +36,7 @@ use crate::{
     repository::Repository,
     safe_open::leads_elsewhere,
     scratch::Scratch,
-    snapshots::{Change, ChangeKind, CommitOutcome, Workspace, listed},
+    snapshots::{ChangeKind, CommitOutcome, PathChange, Workspace, listed},
 };
 
 /// How many changed paths are named for people.
@@ -233,7 +233,7 @@ impl Supervisor<'_> {
             true => changes.iter().map(|change| &change.path[..]).filter(|path| is_source(path)).collect(),
             false => Vec::new(),
         };
-        let watched: Vec<&Change> = changes
+        let watched: Vec<&PathChange> = changes
             .iter()
             .filter(|change| {
                 let path = String::from_utf8_lossy(&change.path);
@@ -718,7 +718,10 @@ fn as_at_start(
 }
 
 /// Changes with what their files held before and hold now.
-fn changed_files<'a>(changes: &[&Change], [old, new]: &'a [Vec<Option<Vec<u8>>>; 2]) -> Vec<ChangedFile<'a>> {
+fn changed_files<'a>(
+    changes: &[&PathChange],
+    [old, new]: &'a [Vec<Option<Vec<u8>>>; 2],
+) -> Vec<ChangedFile<'a>> {
     let mut files = Vec::new();
     for (change, (old, new)) in changes.iter().zip(old.iter().zip(new)) {
         let path = String::from_utf8_lossy(&change.path).into_owned();

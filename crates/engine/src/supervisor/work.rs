@@ -59,7 +59,7 @@ const TAKE_STOCK: Duration = Duration::from_millis(500);
 const ROOM: usize = 1 << 20;
 
 /// A running process, as its supervisor sees it.
-pub(super) struct Work {
+pub(super) struct SupervisedProcess {
     job: WorkKind,
     pipes: Vec<Pipe>,
     since: Instant,
@@ -186,7 +186,7 @@ impl Keeping<'_> {
     }
 }
 
-impl Work {
+impl SupervisedProcess {
     /// Something that has just been started and prints on these.
     pub(super) fn new(
         job: WorkKind,
@@ -486,7 +486,8 @@ impl Supervisor<'_> {
         drop((stdin, out_end, err_end));
         let of_errors = if output == Channel::Stdout { Channel::Stderr } else { output };
         let outputs = std::iter::once((output, out)).chain(err.map(|err| (of_errors, err)));
-        self.work = Some(Work { talk, ..Work::new(listen(), outputs.collect(), limits) });
+        self.work =
+            Some(SupervisedProcess { talk, ..SupervisedProcess::new(listen(), outputs.collect(), limits) });
         if sent.is_err() {
             return self.keeper_lost();
         }
@@ -664,7 +665,9 @@ impl Supervisor<'_> {
     /// Tells the machine what the running agent has used: at once if that breaks a budget, or if other loops draw on
     /// it too, else now and then. Tells every loop that its provider answers.
     pub(super) fn take_stock(&mut self, now: Instant) -> Result<(), SuperviseError> {
-        let Some(Work { job: WorkKind::Agent { listener, .. }, .. }) = &self.work else { return Ok(()) };
+        let Some(SupervisedProcess { job: WorkKind::Agent { listener, .. }, .. }) = &self.work else {
+            return Ok(());
+        };
         let (has_answered, news) = (listener.has_answered(), listener.news());
         if let Some(spend) = news {
             let shared = self.shared_spend(&spend)?;
@@ -672,7 +675,7 @@ impl Supervisor<'_> {
             if (is_due
                 || self.started.policy.limits.shares_budgets()
                 || is_broke(self.stream.state(), &spend, &shared))
-                && let Some(Work { job: WorkKind::Agent { listener, .. }, .. }) = &mut self.work
+                && let Some(SupervisedProcess { job: WorkKind::Agent { listener, .. }, .. }) = &mut self.work
             {
                 listener.told(spend);
                 let (model, is_unpriced) = (listener.model(), listener.is_unpriced());
@@ -689,7 +692,9 @@ impl Supervisor<'_> {
     /// When what is not told yet must be.
     pub(super) fn stock_is_due_at(&self) -> Option<Instant> {
         match &self.work {
-            Some(Work { job: WorkKind::Agent { listener, .. }, .. }) if listener.news().is_some() => {
+            Some(SupervisedProcess { job: WorkKind::Agent { listener, .. }, .. })
+                if listener.news().is_some() =>
+            {
                 self.next_stock
             }
             _ => None,
@@ -750,7 +755,9 @@ impl Supervisor<'_> {
 
     /// Takes down why the agent at work cannot do what it was asked; says whether one is at work.
     pub(super) fn note_blocked(&mut self, why: String) -> bool {
-        let Some(Work { job: WorkKind::Agent { blocked, .. }, .. }) = &mut self.work else { return false };
+        let Some(SupervisedProcess { job: WorkKind::Agent { blocked, .. }, .. }) = &mut self.work else {
+            return false;
+        };
         *blocked = Some(why);
         true
     }

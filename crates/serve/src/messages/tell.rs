@@ -24,7 +24,7 @@ use dacapo_core::{
 use dacapo_engine::{
     client::{Client, ClientError},
     secrets::secrets,
-    store::{Channel, Fact, NewMessage, Scope, ToldAbout},
+    store::{AnyEvent, Channel, EventScope, NewMessage, ToldAbout},
 };
 use jiff::{SignedDuration, Timestamp};
 
@@ -64,7 +64,7 @@ pub(super) fn tell_all(desk: &Desk, adapters: &[std::sync::Arc<dyn Adapter>]) ->
         };
         teller.begin(&id, &started);
         let mut facts = Vec::new();
-        client.read(&Scope::Run(id), 0, |fact| {
+        client.read(&EventScope::Run(id), 0, |fact| {
             facts.push(fact);
             Ok::<(), ClientError>(())
         })?;
@@ -77,7 +77,7 @@ pub(super) fn tell_all(desk: &Desk, adapters: &[std::sync::Arc<dyn Adapter>]) ->
     let mut looked = Instant::now();
     while !desk.is_ending() {
         let mut facts = Vec::new();
-        next = client.read(&Scope::All, next, |fact| {
+        next = client.read(&EventScope::All, next, |fact| {
             facts.push(fact);
             Ok::<(), ClientError>(())
         })?;
@@ -142,11 +142,11 @@ impl Teller<'_> {
         self.runs.entry(id.clone()).or_insert(run);
     }
 
-    fn take(&mut self, client: &mut Client, fact: Fact) -> Result<(), ClientError> {
+    fn take(&mut self, client: &mut Client, fact: AnyEvent) -> Result<(), ClientError> {
         match fact {
-            Fact::Workflow(envelope) => self.take_run(client, &envelope),
-            Fact::Loop(envelope) => self.take_loop(client, &envelope),
-            Fact::Run(_) | Fact::Task(_) => Ok(()),
+            AnyEvent::Workflow(envelope) => self.take_run(client, &envelope),
+            AnyEvent::Loop(envelope) => self.take_loop(client, &envelope),
+            AnyEvent::Run(_) | AnyEvent::Task(_) => Ok(()),
         }
     }
 

@@ -42,7 +42,7 @@ use dacapo_engine::{
     client::{Client, ClientError},
     log::read_prompt,
     snapshots::DiffForm,
-    store::{Channel, Fact, Scope},
+    store::{AnyEvent, Channel, EventScope},
 };
 use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 use maud::{Markup, html};
@@ -386,17 +386,17 @@ fn replay_of_run(
     found: &Found,
     at: usize,
 ) -> Result<(Option<Run>, Option<Replay>), ApiError> {
-    let Scope::Run(id) = found.scope() else { return Ok((None, None)) };
-    let mut facts: Vec<Fact> = Vec::new();
-    client.read(&Scope::Run(id.clone()), 0, |fact| {
+    let EventScope::Run(id) = found.scope() else { return Ok((None, None)) };
+    let mut facts: Vec<AnyEvent> = Vec::new();
+    client.read(&EventScope::Run(id.clone()), 0, |fact| {
         facts.push(fact);
         Ok::<_, ClientError>(())
     })?;
-    let moment = |fact: &Fact| match fact {
-        Fact::Loop(envelope) => Moment::of(envelope.at, &envelope.event),
-        Fact::Run(envelope) => Moment::of(envelope.at, envelope),
-        Fact::Workflow(envelope) => Moment::of(envelope.at, envelope),
-        Fact::Task(envelope) => Moment::of(envelope.at, envelope),
+    let moment = |fact: &AnyEvent| match fact {
+        AnyEvent::Loop(envelope) => Moment::of(envelope.at, &envelope.event),
+        AnyEvent::Run(envelope) => Moment::of(envelope.at, envelope),
+        AnyEvent::Workflow(envelope) => Moment::of(envelope.at, envelope),
+        AnyEvent::Task(envelope) => Moment::of(envelope.at, envelope),
     };
     let moments: Vec<Moment> = facts.iter().map(moment).collect();
     let Some(replay) = Replay::new(moments, at, format!("/runs/{}", encoded(id.as_str()))) else {
@@ -410,7 +410,7 @@ fn replay_of_run(
         Found::Workflow(_) => {
             let started = client.workflow_started(&id)?;
             let own = facts.iter().filter_map(|fact| match fact {
-                Fact::Workflow(envelope) => Some(envelope),
+                AnyEvent::Workflow(envelope) => Some(envelope),
                 _ => None,
             });
             folded(own, WorkflowView::begin, WorkflowView::apply).map(|view| {
@@ -420,7 +420,7 @@ fn replay_of_run(
         }
         Found::Task(_) => {
             let own = facts.iter().filter_map(|fact| match fact {
-                Fact::Task(envelope) => Some(envelope),
+                AnyEvent::Task(envelope) => Some(envelope),
                 _ => None,
             });
             folded(own, StageTaskView::begin, StageTaskView::apply).map(|view| {
@@ -449,10 +449,10 @@ fn folded<'a, E: 'a, V>(
 }
 
 /// The loops as the facts tell of them.
-fn loops_of(facts: &[Fact], run: &RunId) -> Vec<LoopView> {
+fn loops_of(facts: &[AnyEvent], run: &RunId) -> Vec<LoopView> {
     let mut loops: Vec<LoopView> = Vec::new();
     for fact in facts {
-        let Fact::Loop(envelope) = fact else { continue };
+        let AnyEvent::Loop(envelope) = fact else { continue };
         match loops.iter_mut().find(|view| view.id == envelope.loop_id) {
             Some(view) => view.apply(envelope),
             None => loops.extend(LoopView::begin(envelope).map(|mut view| {
@@ -465,11 +465,11 @@ fn loops_of(facts: &[Fact], run: &RunId) -> Vec<LoopView> {
 }
 
 /// A run of units as the facts tell of it.
-fn units_then(facts: &[Fact], loops: &[LoopView]) -> Option<Run> {
+fn units_then(facts: &[AnyEvent], loops: &[LoopView]) -> Option<Run> {
     let events: Vec<_> = facts
         .iter()
         .filter_map(|fact| match fact {
-            Fact::Run(envelope) => Some(envelope.clone()),
+            AnyEvent::Run(envelope) => Some(envelope.clone()),
             _ => None,
         })
         .collect();
