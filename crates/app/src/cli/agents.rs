@@ -33,7 +33,7 @@ pub(super) struct Chosen {
 
 /// What the command line wants of agents, whichever they are.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Wanted<'a> {
+pub(super) struct AgentFlags<'a> {
     pub(super) model: Option<&'a String>,
     pub(super) extra: &'a [String],
     pub(super) transport: Transport,
@@ -43,7 +43,11 @@ pub(super) struct Wanted<'a> {
 
 impl Chosen {
     /// The program of `--agent-cmd`. dacapo does not know how it is installed.
-    pub(super) fn typed(line: &str, wanted: Wanted<'_>, programs: &mut Programs) -> Result<Self, UserError> {
+    pub(super) fn typed(
+        line: &str,
+        wanted: AgentFlags<'_>,
+        programs: &mut Programs,
+    ) -> Result<Self, UserError> {
         let mut command = AgentCommand::parse(line, wanted.extra).map_err(UserError::usage)?;
         match wanted.transport {
             Transport::Acp => command = command.over_acp(wanted.tools),
@@ -74,7 +78,7 @@ impl Chosen {
 /// The agent that was named on the command line or in a file, else the first that is installed.
 pub(super) fn choose(
     effective: &Effective,
-    wanted: Wanted<'_>,
+    wanted: AgentFlags<'_>,
     programs: &mut Programs,
 ) -> Result<Chosen, UserError> {
     let (name, from) = match &effective.agent {
@@ -116,11 +120,11 @@ pub(super) fn choose(
 }
 
 /// What this process can tell about the machine that the agent called `name` would run on.
-fn options_here(effective: &Effective, name: &str, wanted: Wanted<'_>) -> AgentOptions {
+fn options_here(effective: &Effective, name: &str, wanted: AgentFlags<'_>) -> AgentOptions {
     let is_set = |(name, value): (&String, &String)| std::env::var(name).is_ok_and(|set| set == *value);
     let root_env = effective.agent_definition(name).map(|agent| agent.root_env).unwrap_or_default();
     let has_root_env = !root_env.is_empty() && root_env.iter().all(is_set);
-    let Wanted { transport, tools, .. } = wanted;
+    let AgentFlags { transport, tools, .. } = wanted;
     AgentOptions { is_root: is_root(), has_root_env, transport, tools, ..AgentOptions::default() }
 }
 
@@ -151,7 +155,7 @@ fn none_installed(first: &AgentDefinition, transport: Transport) -> UserError {
 fn fallback(
     effective: &Effective,
     first: &AgentCommand,
-    wanted: Wanted<'_>,
+    wanted: AgentFlags<'_>,
     programs: &mut Programs,
 ) -> (Vec<AgentCommand>, Vec<String>) {
     let (mut found, mut warnings) = (Vec::<AgentCommand>::new(), Vec::new());

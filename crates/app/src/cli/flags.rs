@@ -14,7 +14,7 @@ use dacapo_core::{
 use dacapo_engine::{config_files::ConfigFiles, process::Programs, supervisor::StartError};
 
 use super::{
-    agents::{self, Chosen, Wanted},
+    agents::{self, AgentFlags, Chosen},
     budget, value,
 };
 use crate::{
@@ -137,8 +137,8 @@ pub(super) struct ChosenSettings {
 
 impl LoopFlags {
     /// What is typed about agents, whichever they are.
-    pub(super) fn wanted(&self) -> Wanted<'_> {
-        Wanted {
+    pub(super) fn wanted(&self) -> AgentFlags<'_> {
+        AgentFlags {
             model: self.model.as_ref(),
             extra: &self.agent_args,
             transport: self.transport.into(),

@@ -36,7 +36,7 @@ use self::{
     herdr::Pane,
     load::Loader,
     look::Theme,
-    state::{Act, Effect, Key, State},
+    state::{Act, BoardEffect, BoardKey, BoardState},
     terminal::OwnTerminal,
     view::Scene,
 };
@@ -55,7 +55,7 @@ const FILES: Duration = Duration::from_secs(5);
 
 /// What wakes the board up.
 enum News {
-    Key(Key),
+    Key(BoardKey),
     Paste(String),
     Resize,
     /// Something was recorded.
@@ -91,7 +91,7 @@ pub(crate) fn run(cx: &Context, is_ascii: bool) -> Result<u8, UserError> {
     read_keys(sender.clone());
     let mut app = App {
         client,
-        state: State::new(reader.board(Timestamp::now())),
+        state: BoardState::new(reader.board(Timestamp::now())),
         reader,
         loader: Loader::default(),
         own,
@@ -112,7 +112,7 @@ pub(crate) fn run(cx: &Context, is_ascii: bool) -> Result<u8, UserError> {
 struct App {
     client: Client,
     reader: BoardReader,
-    state: State,
+    state: BoardState,
     loader: Loader,
     own: OwnTerminal,
     look: Theme,
@@ -158,7 +158,7 @@ impl App {
                     News::Paste(text) => {
                         for c in text.chars().filter(|c| !c.is_control()) {
                             if self.state.typing != state::Typing::Nothing {
-                                let _ = self.state.press(Key::Char(c));
+                                let _ = self.state.press(BoardKey::Char(c));
                             }
                         }
                         is_changed = true;
@@ -248,28 +248,28 @@ impl App {
     }
 
     /// Does what a key asked for; gives the exit code if the user leaves.
-    fn perform(&mut self, effect: Effect) -> Result<Option<u8>, UserError> {
+    fn perform(&mut self, effect: BoardEffect) -> Result<Option<u8>, UserError> {
         match effect {
-            Effect::Quit => return Ok(Some(0)),
-            Effect::Suspend => {
+            BoardEffect::Quit => return Ok(Some(0)),
+            BoardEffect::Suspend => {
                 self.own
                     .suspend()
                     .map_err(|error| UserError::environment(format!("cannot use the terminal: {error}")))?;
             }
-            Effect::Redraw => {
+            BoardEffect::Redraw => {
                 let _ = self.own.draw_all_again();
             }
-            Effect::Look(id) => {
+            BoardEffect::Look(id) => {
                 // That it cannot be remembered is no reason not to show it.
                 if self.client.look_at(&id).unwrap_or(false) {
                     self.look_at_journal();
                 }
             }
-            Effect::More => {
+            BoardEffect::More => {
                 self.client.more_of_board(&mut self.reader)?;
                 self.state.set_board(self.reader.board(Timestamp::now()));
             }
-            Effect::Act(act) => {
+            BoardEffect::Act(act) => {
                 self.state.message = Some((false, format!("{}{}", act.doing, self.look.more())));
                 perform_act(act, self.sender.clone());
             }
@@ -356,25 +356,25 @@ fn read_keys(sender: Sender<News>) {
     });
 }
 
-fn key_of(event: KeyEvent) -> Option<Key> {
+fn key_of(event: KeyEvent) -> Option<BoardKey> {
     Some(match event.code {
         KeyCode::Char(c) if event.modifiers.contains(KeyModifiers::CONTROL) => {
-            Key::Ctrl(c.to_ascii_lowercase())
+            BoardKey::Ctrl(c.to_ascii_lowercase())
         }
-        KeyCode::Char(c) => Key::Char(c),
-        KeyCode::Enter => Key::Enter,
-        KeyCode::Esc => Key::Esc,
-        KeyCode::Tab => Key::Tab,
-        KeyCode::BackTab => Key::BackTab,
-        KeyCode::Backspace => Key::Backspace,
-        KeyCode::Up => Key::Up,
-        KeyCode::Down => Key::Down,
-        KeyCode::Left => Key::Left,
-        KeyCode::Right => Key::Right,
-        KeyCode::PageUp => Key::PageUp,
-        KeyCode::PageDown => Key::PageDown,
-        KeyCode::Home => Key::Home,
-        KeyCode::End => Key::End,
+        KeyCode::Char(c) => BoardKey::Char(c),
+        KeyCode::Enter => BoardKey::Enter,
+        KeyCode::Esc => BoardKey::Esc,
+        KeyCode::Tab => BoardKey::Tab,
+        KeyCode::BackTab => BoardKey::BackTab,
+        KeyCode::Backspace => BoardKey::Backspace,
+        KeyCode::Up => BoardKey::Up,
+        KeyCode::Down => BoardKey::Down,
+        KeyCode::Left => BoardKey::Left,
+        KeyCode::Right => BoardKey::Right,
+        KeyCode::PageUp => BoardKey::PageUp,
+        KeyCode::PageDown => BoardKey::PageDown,
+        KeyCode::Home => BoardKey::Home,
+        KeyCode::End => BoardKey::End,
         _ => return None,
     })
 }

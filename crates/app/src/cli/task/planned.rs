@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 
 use super::{
     super::{
-        agents::{self, Wanted},
+        agents::{self, AgentFlags},
         flags::{ChosenSettings, LoopFlags},
     },
     RepositoryTasks, TasksPlace,
@@ -150,8 +150,11 @@ impl TaskFlags {
             } else {
                 (self.flags.model.as_ref().or(stage.model.as_ref()), self.flags.agent_args.as_slice())
             };
-            let of_stage =
-                agents::choose(&asked, Wanted { model, extra, ..self.flags.wanted() }, &mut chosen.programs)?;
+            let of_stage = agents::choose(
+                &asked,
+                AgentFlags { model, extra, ..self.flags.wanted() },
+                &mut chosen.programs,
+            )?;
             obstacle = obstacle.or(of_stage.obstacle);
             found.insert(stage.name, of_stage.command);
         }

@@ -34,7 +34,7 @@ use dacapo_engine::{
 
 use super::{
     super::{
-        agents::{self, Wanted},
+        agents::{self, AgentFlags},
         consent, detach,
         flags::{ChosenSettings, LoopFlags, refuse_idle_patterns},
         resume::ResumeArgs,
@@ -320,7 +320,7 @@ pub(super) fn step_agents(
             asked.agent.value = Some(provider.clone());
             asked.agent.from = SettingSource::File { file: workflow.file.clone(), line: step.line };
         }
-        let chosen = agents::choose(&asked, Wanted { model, ..flags.wanted() }, programs)?;
+        let chosen = agents::choose(&asked, AgentFlags { model, ..flags.wanted() }, programs)?;
         obstacle = obstacle.or(chosen.obstacle);
         found.insert(step.id.clone(), chosen.command);
     }
