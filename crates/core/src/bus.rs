@@ -199,7 +199,7 @@ pub fn parse(text: &str) -> Vec<BusMessage> {
 /// the next entry opens.
 #[derive(Debug)]
 pub struct BusParser {
-    state: State,
+    state: EntryState,
     /// The start of a line whose end has not come yet.
     partial: Vec<u8>,
     /// The last line was blank, or there was none.
@@ -210,7 +210,7 @@ pub struct BusParser {
 }
 
 #[derive(Debug)]
-enum State {
+enum EntryState {
     Between,
     Keys(Keys),
     Body(BusMessage),
@@ -218,7 +218,7 @@ enum State {
 
 impl Default for BusParser {
     fn default() -> Self {
-        let (state, partial) = (State::Between, Vec::new());
+        let (state, partial) = (EntryState::Between, Vec::new());
         Self { state, partial, after_blank: true, lines_end: 0, consumed: 0 }
     }
 }
@@ -252,13 +252,13 @@ impl BusParser {
             self.fence(whole);
         } else {
             match &mut self.state {
-                State::Between => {}
-                State::Keys(keys) => {
+                EntryState::Between => {}
+                EntryState::Keys(keys) => {
                     if !keys.read_line(line) {
-                        self.state = State::Between;
+                        self.state = EntryState::Between;
                     }
                 }
-                State::Body(message) => {
+                EntryState::Body(message) => {
                     let escaped = line.strip_prefix('\\').filter(|rest| is_escaped_fence(rest));
                     message.body.extend([escaped.unwrap_or(line), "\n"]);
                 }
@@ -270,24 +270,24 @@ impl BusParser {
     fn fence(&mut self, whole: &mut Vec<BusMessage>) {
         if !self.after_blank {
             let closed = match &mut self.state {
-                State::Between => None,
-                State::Keys(keys) => mem::take(keys).close(),
+                EntryState::Between => None,
+                EntryState::Keys(keys) => mem::take(keys).close(),
                 // Fence, keys, fence, keys, fence: the second fence did not close the first entry, which
                 // was torn there, but opened another.
-                State::Body(torn) => Keys::read(&torn.body).and_then(Keys::close),
+                EntryState::Body(torn) => Keys::read(&torn.body).and_then(Keys::close),
             };
             if let Some(message) = closed {
-                self.state = State::Body(message);
+                self.state = EntryState::Body(message);
                 return;
             }
         }
         self.end_entry(whole);
-        self.state = State::Keys(Keys::default());
+        self.state = EntryState::Keys(Keys::default());
     }
 
     fn end_entry(&mut self, whole: &mut Vec<BusMessage>) {
-        match mem::replace(&mut self.state, State::Between) {
-            State::Body(mut message) => {
+        match mem::replace(&mut self.state, EntryState::Between) {
+            EntryState::Body(mut message) => {
                 message.body.truncate(without_last_line_ends(&message.body).len());
                 whole.push(message);
                 self.consumed = self.lines_end;

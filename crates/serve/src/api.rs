@@ -181,7 +181,7 @@ async fn events_of(
                 if events.len() >= most {
                     return Err(Stopped::Enough);
                 }
-                events.push(Printed(fact));
+                events.push(PrintedEvent(fact));
                 Ok(())
             });
             match read {
@@ -205,9 +205,9 @@ impl From<ClientError> for Stopped {
 }
 
 /// An event as `events --json` prints it.
-pub(crate) struct Printed(pub(crate) AnyEvent);
+pub(crate) struct PrintedEvent(pub(crate) AnyEvent);
 
-impl Serialize for Printed {
+impl Serialize for PrintedEvent {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match &self.0 {
             AnyEvent::Loop(envelope) => envelope.serialize(serializer),

@@ -50,7 +50,7 @@ pub(super) fn events(cx: &Context, args: &EventsArgs) -> Result<u8, UserError> {
         EventScope::Run(run) if args.json && client.workflow_of_id(run)?.is_some() => Some(run.clone()),
         _ => None,
     };
-    let mut agents = workflow.map(|run| Agents::new(&client, run));
+    let mut agents = workflow.map(|run| RunAgents::new(&client, run));
     let show = |fact: AnyEvent| match (&fact, &scope) {
         // Lines of a run have its id, those of its loops too.
         (AnyEvent::Loop(envelope), EventScope::Run(run)) if args.json => {
@@ -72,7 +72,7 @@ pub(super) fn events(cx: &Context, args: &EventsArgs) -> Result<u8, UserError> {
 
 /// The agents that a run of a workflow has started: what each has said and done is printed before the fact that it ended. It is
 /// read from what was kept of its output, and was not recorded a second time.
-struct Agents<'a> {
+struct RunAgents<'a> {
     client: &'a Client,
     run: RunId,
     steps: HashMap<LoopId, StepId>,
@@ -86,7 +86,7 @@ struct RunningAgent {
     begin: OutputMarks,
 }
 
-impl<'a> Agents<'a> {
+impl<'a> RunAgents<'a> {
     fn new(client: &'a Client, run: RunId) -> Self {
         Self { client, run, steps: HashMap::new(), running: HashMap::new() }
     }

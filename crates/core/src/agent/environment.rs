@@ -7,7 +7,8 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-pub(super) type EnvironmentVariable = (OsString, OsString);
+/// A name and a value of an environment.
+pub type EnvironmentVariable = (OsString, OsString);
 
 /// What an agent inherits of the caller's environment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

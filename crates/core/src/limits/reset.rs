@@ -107,7 +107,7 @@ fn announced(reader: &mut TimeReader<'_>, now: Timestamp, zone: &TimeZone) -> Op
 
 /// The words before a time, and what they let one expect.
 #[derive(Clone, Copy, Debug)]
-struct Opening {
+struct TimeOpening {
     /// `in`: a length of time follows.
     takes_length: bool,
     /// `at`: a time of day or a date follows.
@@ -132,7 +132,7 @@ const OPENINGS: [&[&str]; 9] = [
 ];
 
 /// Reads the words before a time; nothing, unless they announce one.
-fn opening(reader: &mut TimeReader<'_>) -> Option<Opening> {
+fn opening(reader: &mut TimeReader<'_>) -> Option<TimeOpening> {
     let words = OPENINGS.into_iter().find(|words| {
         let mut ahead = *reader;
         words.iter().all(|word| ahead.take_word(&[word]).is_some())
@@ -140,7 +140,7 @@ fn opening(reader: &mut TimeReader<'_>) -> Option<Opening> {
     for _ in words {
         reader.skip();
     }
-    let mut opening = Opening {
+    let mut opening = TimeOpening {
         takes_length: words != ["until"],
         takes_moment: words != ["wait"],
         unit: None,

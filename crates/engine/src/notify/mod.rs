@@ -261,12 +261,12 @@ fn judged(home: &Home, sent: &mut Sent, folders: &mut BTreeSet<PathBuf>) -> Resu
 struct Views<'a> {
     store: &'a Store,
     loops: HashMap<LoopId, Option<dacapo_core::view::LoopView>>,
-    runs: HashMap<RunId, RunKind>,
+    runs: HashMap<RunId, AnyRunView>,
 }
 
 /// The view of a run of one of three kinds.
 #[derive(Clone)]
-enum RunKind {
+enum AnyRunView {
     Units(Box<dacapo_core::view::RunView>),
     Workflow(Box<dacapo_core::view::WorkflowView>),
     Task(Box<dacapo_core::view::StageTaskView>),
@@ -286,25 +286,27 @@ impl Views<'_> {
                 view.and_then(|view| notice_of_loop(envelope, view))
             }
             AnyEvent::Run(envelope) => {
-                let read = || Ok(store.run_row(&envelope.run)?.map(|row| RunKind::Units(Box::new(row.view))));
+                let read =
+                    || Ok(store.run_row(&envelope.run)?.map(|row| AnyRunView::Units(Box::new(row.view))));
                 match self.run(&envelope.run, read)? {
-                    RunKind::Units(view) => notice_of_run(envelope, view),
+                    AnyRunView::Units(view) => notice_of_run(envelope, view),
                     _ => None,
                 }
             }
             AnyEvent::Workflow(envelope) => {
                 let read = || {
-                    Ok(store.workflow_row(&envelope.run)?.map(|row| RunKind::Workflow(Box::new(row.view))))
+                    Ok(store.workflow_row(&envelope.run)?.map(|row| AnyRunView::Workflow(Box::new(row.view))))
                 };
                 match self.run(&envelope.run, read)? {
-                    RunKind::Workflow(view) => notice_of_workflow(envelope, view),
+                    AnyRunView::Workflow(view) => notice_of_workflow(envelope, view),
                     _ => None,
                 }
             }
             AnyEvent::Task(envelope) => {
-                let read = || Ok(store.task_row(&envelope.run)?.map(|row| RunKind::Task(Box::new(row.view))));
+                let read =
+                    || Ok(store.task_row(&envelope.run)?.map(|row| AnyRunView::Task(Box::new(row.view))));
                 match self.run(&envelope.run, read)? {
-                    RunKind::Task(view) => notice_of_task(envelope, view),
+                    AnyRunView::Task(view) => notice_of_task(envelope, view),
                     _ => None,
                 }
             }
@@ -314,13 +316,13 @@ impl Views<'_> {
     fn run(
         &mut self,
         id: &RunId,
-        read: impl FnOnce() -> Result<Option<RunKind>, StoreError>,
-    ) -> Result<&RunKind, StoreError> {
+        read: impl FnOnce() -> Result<Option<AnyRunView>, StoreError>,
+    ) -> Result<&AnyRunView, StoreError> {
         if !self.runs.contains_key(id) {
-            let found = read()?.unwrap_or(RunKind::Gone);
+            let found = read()?.unwrap_or(AnyRunView::Gone);
             self.runs.insert(id.clone(), found);
         }
-        Ok(self.runs.get(id).unwrap_or(&RunKind::Gone))
+        Ok(self.runs.get(id).unwrap_or(&AnyRunView::Gone))
     }
 }
 

@@ -10,7 +10,10 @@ use std::{
 };
 
 use dacapo_core::{
-    agent::{PromptDelivery, agent_environment, outcome::ProcessEnd, transcript::TranscriptEntry},
+    agent::{
+        EnvironmentVariable, PromptDelivery, agent_environment, outcome::ProcessEnd,
+        transcript::TranscriptEntry,
+    },
     duration::Millis,
     event::{AgentExit, GateRole, Look, Outcome, Spend},
     goalposts::{MustFailSearch, ReportReader},
@@ -45,9 +48,6 @@ use crate::{
     secrets::secrets,
     store::{Channel, KEPT_PER_ATTEMPT, Segments},
 };
-
-/// A name and a value of an environment.
-type Variable = (OsString, OsString);
 
 /// How much of what was posted during a run is read: agents write to the bus as they like.
 const MESSAGES: u64 = 4 << 20;
@@ -511,7 +511,7 @@ impl Supervisor<'_> {
     }
 
     /// What a check finds in its environment.
-    pub(super) fn gate_environment(&self, iteration: u32) -> Vec<Variable> {
+    pub(super) fn gate_environment(&self, iteration: u32) -> Vec<EnvironmentVariable> {
         let given = &self.started.policy.gates.environment;
         let mut env = self.environment(iteration, dacapo_core::agent::gate_environment, false);
         // Work that is right only below dacapo is not right: nothing tells the tested code that this is a check.
@@ -527,9 +527,9 @@ impl Supervisor<'_> {
     fn environment(
         &self,
         iteration: u32,
-        filter: impl Fn(&[Variable], &[(&str, &OsStr)]) -> Vec<Variable>,
+        filter: impl Fn(&[EnvironmentVariable], &[(&str, &OsStr)]) -> Vec<EnvironmentVariable>,
         is_agent: bool,
-    ) -> Vec<Variable> {
+    ) -> Vec<EnvironmentVariable> {
         let started = &self.started;
         let folder = self.task_folder();
         let bus = self.home.task_bus(&started.project, &started.task);

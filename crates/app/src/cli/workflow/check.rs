@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::{
     super::{say, say_json},
-    Place, no_workflow,
+    DirFlag, no_workflow,
 };
 use crate::error::{USAGE, UserError};
 
@@ -27,7 +27,7 @@ pub(super) struct CheckArgs {
     #[arg(long)]
     lenient: bool,
     #[command(flatten)]
-    place: Place,
+    place: DirFlag,
     /// Print JSON instead of text
     #[arg(long)]
     json: bool,

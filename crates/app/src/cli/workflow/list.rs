@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::{
     super::{say, say_json, warn},
-    Place,
+    DirFlag,
 };
 use crate::error::UserError;
 
@@ -18,7 +18,7 @@ use crate::error::UserError;
 #[command(after_help = "Example:\n  dacapo workflow list\n  dacapo workflow list --json")]
 pub(super) struct ListArgs {
     #[command(flatten)]
-    place: Place,
+    place: DirFlag,
     /// Print JSON instead of text
     #[arg(long)]
     json: bool,

@@ -65,13 +65,13 @@ pub(super) fn workflow(cx: &Context, args: &WorkflowArgs) -> Result<u8, UserErro
 
 /// Where to look.
 #[derive(Args, Debug, Clone)]
-struct Place {
+struct DirFlag {
     /// The repository (default: the one that this folder lies in)
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
 }
 
-impl Place {
+impl DirFlag {
     /// All workflows there. Reading them starts nothing, not even git.
     fn catalogue(&self, settings: ParseSettings) -> Result<Catalogue, UserError> {
         let top = units::top(&Context::folder(self.dir.as_ref())?);

@@ -40,7 +40,7 @@ use super::{
         resume::ResumeArgs,
         say, say_json, warn,
     },
-    Place, no_workflow,
+    DirFlag, no_workflow,
 };
 use crate::{
     context::Context,
@@ -89,7 +89,7 @@ pub(in crate::cli) struct WorkflowRunArgs {
     #[arg(long)]
     lenient: bool,
     #[command(flatten)]
-    pub(super) place: Place,
+    pub(super) place: DirFlag,
     #[command(flatten)]
     pub(super) flags: LoopFlags,
 }

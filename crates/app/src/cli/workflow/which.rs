@@ -8,7 +8,7 @@ use dacapo_core::{
 };
 use dacapo_engine::{agents, config_files::ConfigFiles, units};
 
-use super::{super::say, Place};
+use super::{super::say, DirFlag};
 use crate::{context::Context, error::UserError};
 
 /// Print the name of the workflow that a message asks for, or `-`
@@ -18,7 +18,7 @@ pub(super) struct WhichArgs {
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     said: String,
     #[command(flatten)]
-    place: Place,
+    place: DirFlag,
     #[command(flatten)]
     flags: super::super::flags::LoopFlags,
 }

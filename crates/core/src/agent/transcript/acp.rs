@@ -60,7 +60,7 @@ struct Update<'a> {
     #[serde(rename = "sessionUpdate")]
     kind: Leaf<'a>,
     /// A block of a message; of a tool it is a list, and says nothing here.
-    content: Maybe<Block<'a>>,
+    content: Maybe<AcpBlock<'a>>,
     #[serde(rename = "messageId")]
     message: Leaf<'a>,
     #[serde(rename = "toolCallId")]
@@ -79,7 +79,7 @@ struct Update<'a> {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
-struct Block<'a> {
+struct AcpBlock<'a> {
     #[serde(rename = "type")]
     kind: Leaf<'a>,
     text: Leaf<'a>,

@@ -27,7 +27,7 @@ impl Machine for UnitPlan {
     type Effect = UnitEffect;
 
     fn decide(state: &UnitProgress, input: UnitInput) -> Step<UnitEvent, UnitEffect> {
-        let of = |brief: &Arc<UnitBrief>| Decision {
+        let of = |brief: &Arc<UnitBrief>| UnitDecision {
             brief: Arc::clone(brief),
             state: state.clone(),
             events: Vec::new(),
@@ -47,14 +47,14 @@ impl Machine for UnitPlan {
 }
 
 /// One decision in the making: a copy of the state that each event is folded into at once.
-struct Decision {
+struct UnitDecision {
     brief: Arc<UnitBrief>,
     state: UnitProgress,
     events: Vec<UnitEvent>,
     effects: Vec<UnitEffect>,
 }
 
-impl Decision {
+impl UnitDecision {
     fn take(mut self, input: UnitInput) -> Self {
         use {UnitInput as In, UnitStage as At};
         match (self.state.stage.clone(), input) {

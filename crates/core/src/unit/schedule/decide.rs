@@ -18,18 +18,18 @@ pub fn decide(state: &RunState, input: RunInput) -> RunStep {
         let events = news.into_iter().map(|event| (Some(unit.clone()), event)).collect();
         return RunStep { events, effects: Vec::new() };
     }
-    let mut decision = Decision { state: state.clone(), step: RunStep::default() };
+    let mut decision = RunDecision { state: state.clone(), step: RunStep::default() };
     decision.take(input);
     decision.step
 }
 
 /// One decision in the making: a copy of the state that what is recorded is folded into at once.
-struct Decision {
+struct RunDecision {
     state: RunState,
     step: RunStep,
 }
 
-impl Decision {
+impl RunDecision {
     fn take(&mut self, input: RunInput) {
         if self.state.over().is_some() {
             return;
