@@ -61,7 +61,6 @@ pub type Shared = Arc<ServerState>;
 
 pub struct ServerState {
     pub settings: ServerSettings,
-    /// Where it listens.
     pub address: SocketAddr,
     pub(crate) auth: Auth,
     pub(crate) live: Live,

@@ -131,7 +131,6 @@ pub(crate) enum Typing {
         text: String,
         decisions: Vec<String>,
     },
-    /// What is wrong.
     Reject {
         target: String,
         name: String,

@@ -96,7 +96,6 @@ pub struct Config {
     pub agents: Agents,
     pub prices: Vec<At<PriceSetting>>,
     pub permissions: PermissionsSection,
-    /// `serve`.
     pub serve: ServeSection,
 }
 

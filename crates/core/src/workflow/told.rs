@@ -42,7 +42,6 @@ pub enum TellKind {
     Check,
 }
 
-/// One message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkflowMessage {
     pub kind: TellKind,

@@ -179,7 +179,6 @@ pub struct Card {
     pub budget: Budget,
     /// How much of that is used.
     pub used_percent: Option<u32>,
-    /// All tokens together.
     pub tokens: Option<u64>,
     /// Why it needs a person.
     pub need: Option<Urgency>,
