@@ -7,7 +7,7 @@ use std::{fs, time::Instant};
 
 use dacapo_core::{
     workflow::{
-        Settings,
+        ParseSettings,
         builtin::{ALL, Builtin},
         catalogue::{WorkflowFile, catalogue},
         command::CommandFailure,
@@ -82,7 +82,7 @@ fn main() {
         let mut times: Vec<f64> = (0..5)
             .map(|_| {
                 let begun = Instant::now();
-                let parsed = parse(".dacapo/workflows/x.yaml", text.as_bytes(), Settings::default());
+                let parsed = parse(".dacapo/workflows/x.yaml", text.as_bytes(), ParseSettings::default());
                 let _ = parsed.problems.iter().map(ToString::to_string).collect::<Vec<_>>();
                 begun.elapsed().as_secs_f64() * 1000.0
             })
@@ -101,7 +101,7 @@ fn main() {
         })
         .collect();
     let begun = Instant::now();
-    let found = catalogue(&files, Settings::default(), |name| {
+    let found = catalogue(&files, ParseSettings::default(), |name| {
         Err(CommandFailure::NotFound { name: name.to_owned(), searched: Vec::new() })
     });
     println!(

@@ -4,7 +4,7 @@ use std::{io::Write, path::PathBuf};
 
 use dacapo_core::{
     ids::{LoopId, ProjectId, RunId, TaskId},
-    view::{Told, UnitView},
+    view::{StatusShown, UnitView},
 };
 use dacapo_engine::{
     client::{Client, LoopSeen, RunSeen, StreamId, TaskSeen, WorkflowSeen, deciding},
@@ -45,7 +45,7 @@ impl Context {
 
     /// Remembers that a person has looked at the end of a loop or run, if `told` is a look. That it cannot be remembered is no
     /// reason to fail: the command has done what it was asked for.
-    pub(crate) fn remember_look(client: &mut Client, id: &str, told: Told) {
+    pub(crate) fn remember_look(client: &mut Client, id: &str, told: StatusShown) {
         if told.is_look() {
             let _ = client.look_at(id);
         }

@@ -32,7 +32,7 @@ const COUNTER_MAX: u32 = 9999;
 
 /// One entry of a bus.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Message {
+pub struct BusMessage {
     /// Unique on its bus; ids sort in the order of posting. See [`next_id`].
     pub id: String,
     /// When it was posted, by the clock of the poster.
@@ -95,15 +95,15 @@ impl Draft {
     }
 
     /// The message this draft becomes. Its time has whole seconds; the id carries the rest.
-    pub fn into_message(self, id: String, now: Timestamp) -> Message {
+    pub fn into_message(self, id: String, now: Timestamp) -> BusMessage {
         let Self { kind, project, task, loop_id, body } = self;
         let at = Timestamp::from_second(now.as_second()).unwrap_or(now);
-        Message { id, at, kind, project, task, loop_id, body: without_last_line_ends(&body).to_owned() }
+        BusMessage { id, at, kind, project, task, loop_id, body: without_last_line_ends(&body).to_owned() }
     }
 }
 
-impl Message {
-    /// When it was posted: [`Message::at`] has whole seconds, an id that dacapo made tells more.
+impl BusMessage {
+    /// When it was posted: [`BusMessage::at`] has whole seconds, an id that dacapo made tells more.
     pub fn posted_at(&self) -> Timestamp {
         id_parts(&self.id).map_or(self.at, |(time, ..)| time)
     }
@@ -152,8 +152,8 @@ fn id_parts(id: &str) -> Option<(Timestamp, u32, u32)> {
 /// The entry as it stands in the file, with the blank line that ends it.
 ///
 /// The values are those of a checked [`Draft`]: a line break in one of them would tear the entry.
-pub fn format(message: &Message) -> String {
-    let Message { id, at, kind, project, task, loop_id, body } = message;
+pub fn format(message: &BusMessage) -> String {
+    let BusMessage { id, at, kind, project, task, loop_id, body } = message;
     let mut text = format!("{FENCE}\nid: {id}\nat: {at}\ntype: {kind}\nproject: {project}\n");
     for (key, value) in [("task", task), ("loop", loop_id)] {
         if let Some(value) = value {
@@ -185,7 +185,7 @@ pub fn separator(end: &[u8]) -> &'static str {
 }
 
 /// The whole entries in `text`, in its order. Other text is skipped.
-pub fn parse(text: &str) -> Vec<Message> {
+pub fn parse(text: &str) -> Vec<BusMessage> {
     BusParser::default().feed(text)
 }
 
@@ -199,7 +199,7 @@ pub fn parse(text: &str) -> Vec<Message> {
 /// the next entry opens.
 #[derive(Debug)]
 pub struct BusParser {
-    state: State,
+    state: EntryState,
     /// The start of a line whose end has not come yet.
     partial: Vec<u8>,
     /// The last line was blank, or there was none.
@@ -210,22 +210,22 @@ pub struct BusParser {
 }
 
 #[derive(Debug)]
-enum State {
+enum EntryState {
     Between,
     Keys(Keys),
-    Body(Message),
+    Body(BusMessage),
 }
 
 impl Default for BusParser {
     fn default() -> Self {
-        let (state, partial) = (State::Between, Vec::new());
+        let (state, partial) = (EntryState::Between, Vec::new());
         Self { state, partial, after_blank: true, lines_end: 0, consumed: 0 }
     }
 }
 
 impl BusParser {
     /// The entries that became whole with this piece. A piece may end within a line or a character.
-    pub fn feed(&mut self, piece: impl AsRef<[u8]>) -> Vec<Message> {
+    pub fn feed(&mut self, piece: impl AsRef<[u8]>) -> Vec<BusMessage> {
         let mut whole = Vec::new();
         for part in piece.as_ref().split_inclusive(|&byte| byte == b'\n') {
             self.partial.extend_from_slice(part);
@@ -247,18 +247,18 @@ impl BusParser {
         self.consumed
     }
 
-    fn line(&mut self, line: &str, whole: &mut Vec<Message>) {
+    fn line(&mut self, line: &str, whole: &mut Vec<BusMessage>) {
         if line == FENCE {
             self.fence(whole);
         } else {
             match &mut self.state {
-                State::Between => {}
-                State::Keys(keys) => {
+                EntryState::Between => {}
+                EntryState::Keys(keys) => {
                     if !keys.read_line(line) {
-                        self.state = State::Between;
+                        self.state = EntryState::Between;
                     }
                 }
-                State::Body(message) => {
+                EntryState::Body(message) => {
                     let escaped = line.strip_prefix('\\').filter(|rest| is_escaped_fence(rest));
                     message.body.extend([escaped.unwrap_or(line), "\n"]);
                 }
@@ -267,27 +267,27 @@ impl BusParser {
         self.after_blank = line.is_empty();
     }
 
-    fn fence(&mut self, whole: &mut Vec<Message>) {
+    fn fence(&mut self, whole: &mut Vec<BusMessage>) {
         if !self.after_blank {
             let closed = match &mut self.state {
-                State::Between => None,
-                State::Keys(keys) => mem::take(keys).close(),
+                EntryState::Between => None,
+                EntryState::Keys(keys) => mem::take(keys).close(),
                 // Fence, keys, fence, keys, fence: the second fence did not close the first entry, which
                 // was torn there, but opened another.
-                State::Body(torn) => Keys::read(&torn.body).and_then(Keys::close),
+                EntryState::Body(torn) => Keys::read(&torn.body).and_then(Keys::close),
             };
             if let Some(message) = closed {
-                self.state = State::Body(message);
+                self.state = EntryState::Body(message);
                 return;
             }
         }
         self.end_entry(whole);
-        self.state = State::Keys(Keys::default());
+        self.state = EntryState::Keys(Keys::default());
     }
 
-    fn end_entry(&mut self, whole: &mut Vec<Message>) {
-        match mem::replace(&mut self.state, State::Between) {
-            State::Body(mut message) => {
+    fn end_entry(&mut self, whole: &mut Vec<BusMessage>) {
+        match mem::replace(&mut self.state, EntryState::Between) {
+            EntryState::Body(mut message) => {
                 message.body.truncate(without_last_line_ends(&message.body).len());
                 whole.push(message);
                 self.consumed = self.lines_end;
@@ -332,10 +332,10 @@ impl Keys {
     }
 
     /// The message with these keys, its body to come, if it has all it needs.
-    fn close(self) -> Option<Message> {
+    fn close(self) -> Option<BusMessage> {
         let Self { id, at, kind, project, task, loop_id } = self;
         let (id, at, kind, project) = (id?, at?, kind?, project?);
-        Some(Message { id, at, kind, project, task, loop_id, body: String::new() })
+        Some(BusMessage { id, at, kind, project, task, loop_id, body: String::new() })
     }
 }
 

@@ -2,11 +2,11 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn message(counter: u32, body: &str) -> Message {
+fn message(counter: u32, body: &str) -> BusMessage {
     let at: Timestamp = "2026-11-15T18:00:00Z".parse().unwrap();
     let id = id_text(at, 1234, counter);
     let (kind, project) = ("INFO".to_owned(), "web-1a2b3c".to_owned());
-    Message { id, at, kind, project, task: None, loop_id: None, body: body.to_owned() }
+    BusMessage { id, at, kind, project, task: None, loop_id: None, body: body.to_owned() }
 }
 
 fn draft(kind: &str, project: &str, task: Option<&str>) -> Draft {

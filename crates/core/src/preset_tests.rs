@@ -3,7 +3,7 @@
 use crate::{
     agent::AgentCommand,
     duration::Millis,
-    judge::promise::{Case, Placement, PlainWord, PromiseRule},
+    judge::promise::{LetterCase, Placement, PlainWord, PromiseRule},
     policy::{GateRules, OnError, OnFatal, OwnClaim, Policy, PromptForm},
     session::Host,
     stages::{Stage, StageName},
@@ -18,7 +18,7 @@ struct Row {
     words: bool,
     done_file: bool,
     marks: bool,
-    promise: (String, Case, Placement, PlainWord, bool),
+    promise: (String, LetterCase, Placement, PlainWord, bool),
     ignore_code: bool,
     on_error: OnError,
     fatal: OnFatal,
@@ -81,7 +81,8 @@ fn row(policy: &Policy) -> Row {
 #[test]
 fn the_five_behaviours_are_presets_and_what_they_differ_in_are_settings() {
     // req 200
-    let own_line = || ("DONE".to_owned(), Case::Insensitive, Placement::OwnLineOrEnd, PlainWord::Off, true);
+    let own_line =
+        || ("DONE".to_owned(), LetterCase::Insensitive, Placement::OwnLineOrEnd, PlainWord::Off, true);
     let as_restart = || Row {
         words: true,
         done_file: true,
@@ -96,7 +97,8 @@ fn the_five_behaviours_are_presets_and_what_they_differ_in_are_settings() {
         iteration_timeout: None,
         unchanged_idles: None,
     };
-    let anywhere = |text: &str, plain| (text.to_owned(), Case::Insensitive, Placement::Anywhere, plain, true);
+    let anywhere =
+        |text: &str, plain| (text.to_owned(), LetterCase::Insensitive, Placement::Anywhere, plain, true);
     for (name, policy, expected) in [
         ("restart", restart(), as_restart()),
         (
@@ -123,7 +125,7 @@ fn the_five_behaviours_are_presets_and_what_they_differ_in_are_settings() {
                 done_file: false,
                 promise: (
                     "IMPLEMENTATION_COMPLETE".to_owned(),
-                    Case::Sensitive,
+                    LetterCase::Sensitive,
                     Placement::OwnLine,
                     PlainWord::Off,
                     false,

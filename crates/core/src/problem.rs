@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::{
     config::write_problem,
     text::visible::visible,
-    yaml::{Place, Wrong},
+    yaml::{TextPlace, Wrong},
 };
 
 /// One thing that is wrong.
@@ -48,7 +48,7 @@ impl Problem {
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let place = Place { line: self.line, column: self.column };
+        let place = TextPlace { line: self.line, column: self.column };
         write_problem(f, &self.file, place, &self.what, self.snippet.as_deref().unwrap_or_default())?;
         match &self.fix {
             Some(fix) => write!(f, "\n  fix: {fix}"),
@@ -61,7 +61,7 @@ impl fmt::Display for Problem {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Spot {
     file: String,
-    place: Place,
+    place: TextPlace,
     snippet: Option<String>,
 }
 
@@ -75,20 +75,20 @@ impl Spot {
     }
 
     pub(crate) fn problem(&self, what: impl Into<String>, fix: impl Into<String>) -> Problem {
-        let Self { file, place: Place { line, column }, snippet } = self.clone();
+        let Self { file, place: TextPlace { line, column }, snippet } = self.clone();
         Problem { file, line, column, what: what.into(), snippet, fix: Some(fix.into()) }
     }
 }
 
 /// A file while it is looked at.
 #[derive(Clone, Copy)]
-pub(crate) struct Source<'a> {
+pub(crate) struct CheckedFile<'a> {
     pub(crate) file: &'a str,
     pub(crate) bytes: &'a [u8],
 }
 
-impl Source<'_> {
-    pub(crate) fn spot(&self, place: Place) -> Spot {
+impl CheckedFile<'_> {
+    pub(crate) fn spot(&self, place: TextPlace) -> Spot {
         let line = self.bytes.split(|b| *b == b'\n').nth(place.line.saturating_sub(1) as usize);
         let snippet = line.map(|line| {
             // Enough bytes for a hundred characters of any kind.
@@ -100,7 +100,12 @@ impl Source<'_> {
         Spot { file, place, snippet: snippet.filter(|line| !line.is_empty()) }
     }
 
-    pub(crate) fn problem(&self, place: Place, what: impl Into<String>, fix: impl Into<String>) -> Problem {
+    pub(crate) fn problem(
+        &self,
+        place: TextPlace,
+        what: impl Into<String>,
+        fix: impl Into<String>,
+    ) -> Problem {
         self.spot(place).problem(what, fix)
     }
 

@@ -176,7 +176,9 @@ fn everything_that_a_workflow_runs_needs_consent() {
     let text = "name: x\ndescription: d\nsteps:\n- {id: t, bash: make test}\n- id: l\n  loop: {prompt: p, until: X, until_bash: make all, max_iterations: 1, gates: [{name: lint, run: make lint}]}\n- {id: a, prompt: p, gates: [make a]}\n- approval: ok?\n";
     let read = |text: &str| {
         let file = ".dacapo/workflows/x.yaml";
-        crate::workflow::parse(file, text.as_bytes(), crate::workflow::Settings::default()).workflow.unwrap()
+        crate::workflow::parse(file, text.as_bytes(), crate::workflow::ParseSettings::default())
+            .workflow
+            .unwrap()
     };
     let found = workflow_runnables(&read(text));
     let shown: Vec<(&str, &str, &str, u32)> = found

@@ -16,13 +16,13 @@ pub const MAX_DEPTH: usize = 16;
 
 /// Where something stands, both counted from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct TextPlace {
     pub line: u32,
     /// The character in the line.
     pub column: u32,
 }
 
-impl Place {
+impl TextPlace {
     fn below(self, lines: u32) -> Self {
         Self { line: self.line.saturating_add(lines), ..self }
     }
@@ -30,14 +30,14 @@ impl Place {
 
 /// A value and where it begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Node {
-    pub place: Place,
-    pub value: Value,
+pub struct YamlNode {
+    pub place: TextPlace,
+    pub value: YamlValue,
 }
 
 /// What a value is. What a scalar means is for the reader to say.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Value {
+pub enum YamlValue {
     /// Text, a number, a truth value or nothing.
     Scalar {
         /// As it is after escapes.
@@ -45,40 +45,40 @@ pub enum Value {
         /// Whether it stood there without quotes: only then can it be more than text.
         is_plain: bool,
     },
-    List(Vec<Node>),
+    List(Vec<YamlNode>),
     /// A map, in the order of the file, each key once.
-    Map(Vec<(Key, Node)>),
+    Map(Vec<(YamlKey, YamlNode)>),
 }
 
 /// A key of a map.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Key {
-    pub place: Place,
+pub struct YamlKey {
+    pub place: TextPlace,
     pub name: String,
 }
 
 /// Something that is wrong at a place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wrong {
-    pub place: Place,
+    pub place: TextPlace,
     pub what: String,
 }
 
 impl Wrong {
     /// What is wrong at `place`.
-    pub fn at(place: Place, what: impl Into<String>) -> Self {
+    pub fn at(place: TextPlace, what: impl Into<String>) -> Self {
         Self { place, what: what.into() }
     }
 }
 
 /// Reads one document. The tree holds what could be understood; it is `None` for an empty file and for one that makes
 /// no sense at all.
-pub fn read(bytes: &[u8]) -> (Option<Node>, Vec<Wrong>) {
+pub fn read(bytes: &[u8]) -> (Option<YamlNode>, Vec<Wrong>) {
     read_below(0, bytes)
 }
 
 /// Reads a document that stands in a larger file, below so many lines of it; places are those of the file.
-pub fn read_below(lines: u32, bytes: &[u8]) -> (Option<Node>, Vec<Wrong>) {
+pub fn read_below(lines: u32, bytes: &[u8]) -> (Option<YamlNode>, Vec<Wrong>) {
     let text = match plain_text(bytes) {
         Ok(text) => text,
         Err(wrong) => return (None, vec![Wrong { place: wrong.place.below(lines), ..wrong }]),
@@ -103,7 +103,7 @@ pub fn read_below(lines: u32, bytes: &[u8]) -> (Option<Node>, Vec<Wrong>) {
 fn plain_text(bytes: &[u8]) -> Result<&str, Wrong> {
     if bytes.len() > MAX_BYTES {
         let what = format!("larger than {} KiB", MAX_BYTES / 1024);
-        return Err(Wrong::at(Place { line: 1, column: 1 }, what));
+        return Err(Wrong::at(TextPlace { line: 1, column: 1 }, what));
     }
     let place = |offset: usize| {
         let before = String::from_utf8_lossy(&bytes[..offset]);
@@ -126,9 +126,9 @@ fn plain_text(bytes: &[u8]) -> Result<&str, Wrong> {
     Ok(text)
 }
 
-fn place_of(line: usize, column_from_zero: usize) -> Place {
+fn place_of(line: usize, column_from_zero: usize) -> TextPlace {
     let small = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
-    Place { line: small(line.max(1)), column: small(column_from_zero + 1) }
+    TextPlace { line: small(line.max(1)), column: small(column_from_zero + 1) }
 }
 
 /// Puts events together to a tree, without calling itself: depth costs no stack.
@@ -139,15 +139,15 @@ struct Builder {
     /// How many levels below the deepest that is kept.
     skipped: usize,
     documents: usize,
-    root: Option<Node>,
+    root: Option<YamlNode>,
     wrong: Vec<Wrong>,
 }
 
 enum Open {
-    List(Place, Vec<Node>),
+    List(TextPlace, Vec<YamlNode>),
     Map {
-        place: Place,
-        entries: Vec<(Key, Node)>,
+        place: TextPlace,
+        entries: Vec<(YamlKey, YamlNode)>,
         /// The line of each key: a map of thousands is not searched for every one of them.
         lines: HashMap<String, u32>,
         next: Next,
@@ -157,7 +157,7 @@ enum Open {
 /// What a map waits for.
 enum Next {
     Key,
-    Value(Key),
+    Value(YamlKey),
     /// The value of a key that does not count.
     Ignored,
 }
@@ -189,11 +189,14 @@ impl Builder {
                 if text.contains('\0') {
                     self.complain(place, "a NUL character is not allowed");
                 }
-                self.put(Node { place, value: Value::Scalar { text: text.into_owned(), is_plain } });
+                self.put(YamlNode { place, value: YamlValue::Scalar { text: text.into_owned(), is_plain } });
             }
             Event::Alias(_) | Event::UnresolvedAlias(_) => {
                 self.complain(place, "aliases (`*name`) are not allowed");
-                self.put(Node { place, value: Value::Scalar { text: String::new(), is_plain: false } });
+                self.put(YamlNode {
+                    place,
+                    value: YamlValue::Scalar { text: String::new(), is_plain: false },
+                });
             }
             Event::SequenceStart(..) => self.enter(Open::List(place, Vec::new()), place),
             Event::MappingStart(..) => {
@@ -205,14 +208,14 @@ impl Builder {
         }
     }
 
-    fn complain(&mut self, place: Place, what: &str) {
+    fn complain(&mut self, place: TextPlace, what: &str) {
         // Enough to see what is wrong; a file full of anchors needs no thousand lines.
         if self.wrong.len() < 100 {
             self.wrong.push(Wrong::at(place, what));
         }
     }
 
-    fn enter(&mut self, open: Open, place: Place) {
+    fn enter(&mut self, open: Open, place: TextPlace) {
         if self.skipped > 0 || self.open.len() == MAX_DEPTH {
             if self.skipped == 0 {
                 self.complain(place, "nested deeper than 16 levels");
@@ -227,20 +230,20 @@ impl Builder {
         if self.skipped > 0 {
             self.skipped -= 1;
             if self.skipped == 0 {
-                let place = Place { line: 1, column: 1 };
-                self.put(Node { place, value: Value::List(Vec::new()) });
+                let place = TextPlace { line: 1, column: 1 };
+                self.put(YamlNode { place, value: YamlValue::List(Vec::new()) });
             }
             return;
         }
         let node = match self.open.pop() {
-            Some(Open::List(place, items)) => Node { place, value: Value::List(items) },
-            Some(Open::Map { place, entries, .. }) => Node { place, value: Value::Map(entries) },
+            Some(Open::List(place, items)) => YamlNode { place, value: YamlValue::List(items) },
+            Some(Open::Map { place, entries, .. }) => YamlNode { place, value: YamlValue::Map(entries) },
             None => return,
         };
         self.put(node);
     }
 
-    fn put(&mut self, node: Node) {
+    fn put(&mut self, node: YamlNode) {
         if self.skipped > 0 {
             return;
         }
@@ -254,18 +257,18 @@ impl Builder {
                 Next::Key => {
                     let place = node.place;
                     let complaint = match node.value {
-                        Value::Scalar { text: name, is_plain } => {
+                        YamlValue::Scalar { text: name, is_plain } => {
                             if name == "<<" && is_plain {
                                 "merge keys (`<<`) are not allowed".to_owned()
                             } else if let Some(line) = lines.get(&name) {
                                 format!("`{}` {TWICE} {line}", short(&name))
                             } else {
                                 lines.insert(name.clone(), place.line);
-                                *next = Next::Value(Key { place, name });
+                                *next = Next::Value(YamlKey { place, name });
                                 return;
                             }
                         }
-                        Value::List(_) | Value::Map(_) => "a key must be a word".to_owned(),
+                        YamlValue::List(_) | YamlValue::Map(_) => "a key must be a word".to_owned(),
                     };
                     *next = Next::Ignored;
                     self.complain(place, &complaint);

@@ -12,15 +12,15 @@ fn complaints(text: impl AsRef<[u8]>) -> Vec<String> {
 fn a_tree_knows_its_places() {
     let (root, wrong) = read(b"# words\na: [x, \"1\"]\nb:\n  c: |\n    two\n    lines\n");
     assert_eq!(wrong, []);
-    let Some(Node { value: Value::Map(entries), .. }) = root else { panic!("{root:?}") };
-    let scalar = |line, column, text: &str, is_plain| Node {
-        place: Place { line, column },
-        value: Value::Scalar { text: text.to_owned(), is_plain },
+    let Some(YamlNode { value: YamlValue::Map(entries), .. }) = root else { panic!("{root:?}") };
+    let scalar = |line, column, text: &str, is_plain| YamlNode {
+        place: TextPlace { line, column },
+        value: YamlValue::Scalar { text: text.to_owned(), is_plain },
     };
-    assert_eq!(entries[0].0, Key { place: Place { line: 2, column: 1 }, name: "a".to_owned() });
-    assert_eq!(entries[0].1.value, Value::List(vec![scalar(2, 5, "x", true), scalar(2, 8, "1", false)]));
-    let Value::Map(inner) = &entries[1].1.value else { panic!("{entries:?}") };
-    assert_eq!(inner[0].1.value, Value::Scalar { text: "two\nlines\n".to_owned(), is_plain: false });
+    assert_eq!(entries[0].0, YamlKey { place: TextPlace { line: 2, column: 1 }, name: "a".to_owned() });
+    assert_eq!(entries[0].1.value, YamlValue::List(vec![scalar(2, 5, "x", true), scalar(2, 8, "1", false)]));
+    let YamlValue::Map(inner) = &entries[1].1.value else { panic!("{entries:?}") };
+    assert_eq!(inner[0].1.value, YamlValue::Scalar { text: "two\nlines\n".to_owned(), is_plain: false });
 }
 
 #[test]

@@ -14,7 +14,7 @@ use std::{
 };
 
 use dacapo_core::workflow::{
-    Parsed, Settings,
+    ParseSettings, Parsed,
     dry_run::{Stubs, walk},
     machine::WorkflowStarted,
     parse,
@@ -46,7 +46,7 @@ fn corpus() -> Vec<(String, Vec<u8>)> {
 
 /// What `workflow check` would say.
 fn said(file: &str, bytes: &[u8]) -> String {
-    let Parsed { workflow, problems, notes, .. } = parse(file, bytes, Settings::default());
+    let Parsed { workflow, problems, notes, .. } = parse(file, bytes, ParseSettings::default());
     assert_eq!(workflow.is_some(), problems.is_empty(), "{file}");
     let mut text = format!("== {file}\n");
     if let Some(workflow) = workflow {
@@ -90,7 +90,7 @@ fn what_is_said_about_each_file_is_what_it_was() {
 #[test]
 fn good_files_are_good_and_broken_ones_are_broken() {
     for (file, bytes) in corpus() {
-        let is_good = parse(&file, &bytes, Settings::default()).problems.is_empty();
+        let is_good = parse(&file, &bytes, ParseSettings::default()).problems.is_empty();
         if file.contains("/valid/") {
             assert!(is_good, "{}", said(&file, &bytes));
         }
@@ -216,7 +216,7 @@ fn no_damage_makes_the_reader_panic_or_hang() {
         let (file, bytes) = &files[dice.roll(files.len())];
         let bytes = damaged(&mut dice, &files, bytes);
         let begun = Instant::now();
-        let settings = Settings { lenient: dice.roll(2) == 0 };
+        let settings = ParseSettings { lenient: dice.roll(2) == 0 };
         let parsed = parse(file, &bytes, settings);
         assert_eq!(parsed.workflow.is_some(), parsed.problems.is_empty());
         for problem in parsed.problems.iter().chain(&parsed.notes) {

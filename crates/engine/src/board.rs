@@ -9,7 +9,7 @@ use std::{
 use dacapo_core::{
     ids::{ProjectId, TaskId},
     stages::{StageTask, StageTaskStatus},
-    view::{self, Board, BoardFacts, LoopView, Standing, TodoTask},
+    view::{self, AllViews, Board, BoardFacts, LoopView, TodoTask},
 };
 use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 
@@ -32,7 +32,7 @@ const SLACK: usize = 200;
 
 /// A board that is kept up to date.
 pub struct BoardReader {
-    standing: Standing,
+    standing: AllViews,
     facts: BoardFacts,
     streams: HashMap<i64, Known>,
     /// How many ended streams are wanted.
@@ -76,7 +76,7 @@ impl BoardReader {
 
     fn empty(most: u32) -> Self {
         Self {
-            standing: Standing::default(),
+            standing: AllViews::default(),
             facts: BoardFacts::default(),
             streams: HashMap::new(),
             most,
@@ -217,7 +217,7 @@ impl BoardReader {
             AnyView::Loop(_) => None,
             AnyView::Run(..) | AnyView::Workflow(_) | AnyView::Task(_) => Some(id.clone()),
         };
-        let Standing { loops, runs, workflows, tasks } = &mut self.standing;
+        let AllViews { loops, runs, workflows, tasks } = &mut self.standing;
         let is_there = self.streams.contains_key(&key);
         match view {
             AnyView::Loop(view) => place(loops, *view, is_there, |own| own.id.as_str()),
@@ -250,7 +250,7 @@ impl BoardReader {
     }
 
     /// The views that the board is made of.
-    pub fn standing(&self) -> &Standing {
+    pub fn standing(&self) -> &AllViews {
         &self.standing
     }
 

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use dacapo_core::bus::{self, BusParser, Draft, DraftError, Message};
+use dacapo_core::bus::{self, BusMessage, BusParser, Draft, DraftError};
 use jiff::Timestamp;
 use rustix::fs::inotify::{self, ReadFlags, WatchFlags};
 use rustix::fs::{FlockOperation, Mode, OFlags};
@@ -118,7 +118,7 @@ impl Bus {
     /// Posts all of `drafts` or none of them, in their order and with nothing in between.
     ///
     /// Waits for other posters.
-    pub fn post(&self, drafts: &[Draft], now: Timestamp) -> Result<Vec<Message>, BusError> {
+    pub fn post(&self, drafts: &[Draft], now: Timestamp) -> Result<Vec<BusMessage>, BusError> {
         for draft in drafts {
             draft.check().map_err(|source| BusError::Refused { path: self.path.clone(), source })?;
         }
@@ -139,12 +139,12 @@ impl Bus {
     }
 
     /// All messages; none if nothing was posted yet. Takes no lock.
-    pub fn read(&self) -> Result<Vec<Message>, BusError> {
+    pub fn read(&self) -> Result<Vec<BusMessage>, BusError> {
         self.since(0)
     }
 
     /// The messages in the next `most` bytes from `from` on, and where to go on after them.
-    pub fn page(&self, from: u64, most: u64) -> Result<(Vec<Message>, u64), BusError> {
+    pub fn page(&self, from: u64, most: u64) -> Result<(Vec<BusMessage>, u64), BusError> {
         let mut most = most;
         loop {
             let mut cursor = Cursor { most, ..Cursor::at(from) };
@@ -169,12 +169,12 @@ impl Bus {
     ///
     /// All messages if the bus is shorter by now: a person or an agent rewrote it, and a message too many is better
     /// than one that is missed.
-    pub fn since(&self, offset: u64) -> Result<Vec<Message>, BusError> {
+    pub fn since(&self, offset: u64) -> Result<Vec<BusMessage>, BusError> {
         self.advance(&mut Cursor::at(offset))
     }
 
     /// As [`Bus::since`], reading at most the first `most` bytes of the bus.
-    pub fn since_at_most(&self, offset: u64, most: u64) -> Result<Vec<Message>, BusError> {
+    pub fn since_at_most(&self, offset: u64, most: u64) -> Result<Vec<BusMessage>, BusError> {
         let mut cursor = Cursor::at(offset);
         cursor.most = most;
         self.advance(&mut cursor)
@@ -188,7 +188,7 @@ impl Bus {
     pub fn follow(
         &self,
         from: u64,
-        mut callback: impl FnMut(Message) -> ControlFlow<()>,
+        mut callback: impl FnMut(BusMessage) -> ControlFlow<()>,
     ) -> Result<(), BusError> {
         // Watched before the first look, so that nothing falls in between.
         let watched = self.watch().map_err(self.failed("watch"))?;
@@ -217,7 +217,7 @@ impl Bus {
         known: Option<KnownEnd>,
         drafts: &[Draft],
         now: Timestamp,
-    ) -> Result<(Vec<Message>, Option<KnownEnd>), BusError> {
+    ) -> Result<(Vec<BusMessage>, Option<KnownEnd>), BusError> {
         let failed = self.failed("read the end of");
         let (mut last, end) = match known {
             Some(known) => (known.newest, known.bytes),
@@ -247,7 +247,7 @@ impl Bus {
     }
 
     /// What came after the cursor, which moves on.
-    fn advance(&self, cursor: &mut Cursor) -> Result<Vec<Message>, BusError> {
+    fn advance(&self, cursor: &mut Cursor) -> Result<Vec<BusMessage>, BusError> {
         let Some(file) = self.open_for_reading()? else { return Ok(Vec::new()) };
         let failed = self.failed("read");
         let meta = file.metadata().map_err(&failed)?;
@@ -398,7 +398,7 @@ fn newest_id(file: &File, size: u64) -> io::Result<Option<String>> {
     }
 }
 
-fn highest_id(messages: &[Message]) -> Option<String> {
+fn highest_id(messages: &[BusMessage]) -> Option<String> {
     messages.iter().map(|message| &message.id).filter(|id| bus::is_id(id)).max().cloned()
 }
 

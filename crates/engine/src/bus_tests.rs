@@ -17,7 +17,7 @@ fn bus_in(folder: &tempfile::TempDir) -> Bus {
     Bus::open(folder.path().join("TASK-MESSAGE-BUS.md"))
 }
 
-fn bodies(messages: &[Message]) -> Vec<&str> {
+fn bodies(messages: &[BusMessage]) -> Vec<&str> {
     messages.iter().map(|message| message.body.as_str()).collect()
 }
 

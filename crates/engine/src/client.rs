@@ -16,7 +16,7 @@ use std::{
 };
 
 use dacapo_core::{
-    agent::transcript::Said,
+    agent::transcript::TranscriptEntry,
     duration::Millis,
     event::{Envelope, LoopStarted, OutputMarks, Reason, RunStarted},
     goalposts::kind_of,
@@ -28,7 +28,7 @@ use dacapo_core::{
     stages::machine::{TaskEnvelope, TaskMachine, TaskStarted},
     unit::{TaskStatus, Unit, schedule::RunMachine},
     view::{
-        self, ChangedFiles, Costs, LoopPage, LoopView, RunPage, RunView, StageTaskView, Standing, TaskPage,
+        self, AllViews, ChangedFiles, Costs, LoopPage, LoopView, RunPage, RunView, StageTaskView, TaskPage,
         UnitView, WorkflowPage, WorkflowView,
     },
     workflow::machine::{WorkflowMachine, WorkflowStarted},
@@ -49,7 +49,9 @@ use crate::{
     repository::Repository,
     scheduler::every_doubt,
     snapshots::{self, DiffForm, KeptSnapshot, Restored, RunChange, SnapshotChoice, SnapshotError, WorkDone},
-    store::{Channel, Fact, LoopRow, RunRow, Scope, Segments, Store, StoreError, TaskRow, WorkflowRow},
+    store::{
+        AnyEvent, Channel, EventScope, LoopRow, RunRow, Segments, Store, StoreError, TaskRow, WorkflowRow,
+    },
     supervisor::{self, StartError, answers},
     watch::Watch,
 };
@@ -108,7 +110,7 @@ pub enum ClientError {
 
 /// A loop or a run as it stands now.
 #[derive(Clone, Debug)]
-pub struct Seen<V> {
+pub struct CurrentView<V> {
     /// What people see of it; one whose owner died is shown as stopped.
     pub view: V,
     /// Whether a process runs it.
@@ -116,9 +118,9 @@ pub struct Seen<V> {
 }
 
 /// A loop as it stands now.
-pub type LoopSeen = Seen<LoopView>;
+pub type LoopSeen = CurrentView<LoopView>;
 /// A run of units as it stands now.
-pub type RunSeen = Seen<RunView>;
+pub type RunSeen = CurrentView<RunView>;
 
 impl From<LoopRow> for LoopSeen {
     fn from(row: LoopRow) -> Self {
@@ -133,7 +135,7 @@ impl From<RunRow> for RunSeen {
 }
 
 /// A run of a workflow as it stands now.
-pub type WorkflowSeen = Seen<WorkflowView>;
+pub type WorkflowSeen = CurrentView<WorkflowView>;
 
 impl From<WorkflowRow> for WorkflowSeen {
     fn from(row: WorkflowRow) -> Self {
@@ -142,7 +144,7 @@ impl From<WorkflowRow> for WorkflowSeen {
 }
 
 /// A run of a task as it stands now.
-pub type TaskSeen = Seen<StageTaskView>;
+pub type TaskSeen = CurrentView<StageTaskView>;
 
 impl From<TaskRow> for TaskSeen {
     fn from(row: TaskRow) -> Self {
@@ -316,16 +318,16 @@ impl Client {
 
     /// Everything that goes on, that has come to its end since `since`, or that waits for a person: what a report and the
     /// list of who needs a person are folded from.
-    pub fn standing(&self, since: Timestamp) -> Result<Standing, ClientError> {
+    pub fn standing(&self, since: Timestamp) -> Result<AllViews, ClientError> {
         let (home, store) = match &self.way {
             Way::Journal { home, store } => (home, store),
             Way::Supervisor(inside) => {
                 let loops = Self::family(inside, |_| true)?.into_iter().map(|seen| seen.view).collect();
-                return Ok(Standing { loops, ..Standing::default() });
+                return Ok(AllViews { loops, ..AllViews::default() });
             }
         };
         let waiting_since = since.checked_sub(FORGOTTEN_AFTER).unwrap_or(Timestamp::MIN);
-        let mut standing = Standing::default();
+        let mut standing = AllViews::default();
         for row in store.standing::<RunMachine>(since, waiting_since)? {
             let view = row.current_view();
             let units = store.units_of_run(&view.id)?;
@@ -500,7 +502,7 @@ impl Client {
         agent: &str,
         begin: OutputMarks,
         end: OutputMarks,
-    ) -> Result<Vec<Said>, ClientError> {
+    ) -> Result<Vec<TranscriptEntry>, ClientError> {
         match &self.way {
             Way::Journal { home, store } => Ok(match store.loop_started(id)? {
                 Some(started) => answers::said(home, id, &started, agent, begin, end),
@@ -730,9 +732,9 @@ impl Client {
     /// Hands over what `scope` has recorded from `from` on, in order; gives where to go on.
     pub fn read<E: From<ClientError>>(
         &self,
-        scope: &Scope,
+        scope: &EventScope,
         from: u64,
-        mut take: impl FnMut(Fact) -> Result<(), E>,
+        mut take: impl FnMut(AnyEvent) -> Result<(), E>,
     ) -> Result<u64, E> {
         let mut next = from;
         match &self.way {
@@ -748,14 +750,14 @@ impl Client {
             }
             Way::Supervisor(inside) => {
                 let loops = match scope {
-                    Scope::Loop(id) => vec![id.clone()],
+                    EventScope::Loop(id) => vec![id.clone()],
                     _ => Self::family(inside, |_| true)?.into_iter().map(|seen| seen.view.id).collect(),
                 };
                 let mut facts = Vec::new();
                 for id in &loops {
-                    facts.extend(pages(inside, id, from)?.into_iter().map(Box::new).map(Fact::Loop));
+                    facts.extend(pages(inside, id, from)?.into_iter().map(Box::new).map(AnyEvent::Loop));
                 }
-                facts.sort_by_key(Fact::seq);
+                facts.sort_by_key(AnyEvent::seq);
                 for fact in facts {
                     next = next.max(fact.seq() + 1);
                     take(fact)?;
@@ -768,9 +770,9 @@ impl Client {
     /// As [`Self::read`], and goes on as more is recorded, until `scope` is over.
     pub fn follow<E: From<ClientError>>(
         &self,
-        scope: &Scope,
+        scope: &EventScope,
         mut from: u64,
-        mut take: impl FnMut(Fact) -> Result<(), E>,
+        mut take: impl FnMut(AnyEvent) -> Result<(), E>,
     ) -> Result<(), E> {
         // Watched before the first look, so that nothing falls in between.
         let mut watch = self.watch()?;
@@ -789,21 +791,21 @@ impl Client {
     }
 
     /// Whether nothing more will be recorded of `scope`.
-    pub fn is_over(&self, scope: &Scope) -> Result<bool, ClientError> {
+    pub fn is_over(&self, scope: &EventScope) -> Result<bool, ClientError> {
         Ok(match scope {
-            Scope::All => match &self.way {
+            EventScope::All => match &self.way {
                 Way::Journal { .. } => false,
                 Way::Supervisor(inside) => Self::family(inside, |seen| seen.is_running)?.is_empty(),
             },
-            Scope::Loop(id) => self.loop_of_id(id)?.is_none_or(|seen| !seen.is_running),
-            Scope::Run(run) => match self.workflow_of_id(run)? {
+            EventScope::Loop(id) => self.loop_of_id(id)?.is_none_or(|seen| !seen.is_running),
+            EventScope::Run(run) => match self.workflow_of_id(run)? {
                 Some(seen) => !seen.is_running,
                 None => match self.task_of_id(run)? {
                     Some(seen) => !seen.is_running,
                     None => self.run_of_id(run)?.is_none_or(|seen| !seen.is_running),
                 },
             },
-            Scope::Unit(run, unit) => {
+            EventScope::Unit(run, unit) => {
                 let newest = self.units_of_run(run)?.into_iter().find(|view| view.unit == *unit);
                 newest.is_none_or(|view| view.status.is_over())
             }

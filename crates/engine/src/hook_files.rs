@@ -95,14 +95,14 @@ pub struct Edit {
 
 /// What became of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum HookFileChange {
     Created,
     Changed,
     Removed,
     Unchanged,
 }
 
-impl Change {
+impl HookFileChange {
     pub fn word(self) -> &'static str {
         match self {
             Self::Created => "created",
@@ -114,7 +114,7 @@ impl Change {
 }
 
 /// Makes all changes, or none of them.
-pub fn write(home: &Home, edits: &[Edit]) -> Result<Vec<(PathBuf, Change)>, HookFileError> {
+pub fn write(home: &Home, edits: &[Edit]) -> Result<Vec<(PathBuf, HookFileChange)>, HookFileError> {
     for edit in edits.iter().filter(|edit| edit.text != edit.found.text) {
         check_writable(&edit.found)?;
     }
@@ -147,11 +147,11 @@ fn check_writable(found: &FoundFile) -> Result<(), HookFileError> {
     if is_read_only { Err(HookFileError::ReadOnly(found.path.clone())) } else { Ok(()) }
 }
 
-fn change(home: &Home, edit: &Edit) -> Result<Change, HookFileError> {
+fn change(home: &Home, edit: &Edit) -> Result<HookFileChange, HookFileError> {
     let Edit { found, text } = edit;
     let failed = |source| HookFileError::Write { path: found.path.clone(), source };
     if *text == found.text {
-        return Ok(Change::Unchanged);
+        return Ok(HookFileChange::Unchanged);
     }
     if look(&found.path)?.text != found.text {
         return Err(HookFileError::Raced(found.path.clone()));
@@ -160,12 +160,12 @@ fn change(home: &Home, edit: &Edit) -> Result<Change, HookFileError> {
         None => {
             fs::remove_file(&found.target).map_err(failed)?;
             remove_folders(home, found.target.parent());
-            Ok(Change::Removed)
+            Ok(HookFileChange::Removed)
         }
         Some(text) => {
             make_folders(home, found.target.parent()).map_err(failed)?;
             replace(&found.target, text).map_err(failed)?;
-            Ok(if found.text.is_none() { Change::Created } else { Change::Changed })
+            Ok(if found.text.is_none() { HookFileChange::Created } else { HookFileChange::Changed })
         }
     }
 }
@@ -246,7 +246,7 @@ mod tests {
             self.folder.path().join(name)
         }
 
-        fn set(&self, name: &str, text: Option<&str>) -> Result<Change, HookFileError> {
+        fn set(&self, name: &str, text: Option<&str>) -> Result<HookFileChange, HookFileError> {
             let edit = Edit { found: look(&self.path(name))?, text: text.map(str::to_owned) };
             Ok(write(&self.home, &[edit])?[0].1)
         }
@@ -257,9 +257,9 @@ mod tests {
         let world = World::new();
         fs::create_dir(world.path("there")).unwrap();
         for name in ["there/x.json", "made/a/b/x.json", "made/a/y.json"] {
-            assert_eq!(world.set(name, Some("{}")).unwrap(), Change::Created, "{name}");
+            assert_eq!(world.set(name, Some("{}")).unwrap(), HookFileChange::Created, "{name}");
         }
-        assert_eq!(world.set("made/a/b/x.json", None).unwrap(), Change::Removed);
+        assert_eq!(world.set("made/a/b/x.json", None).unwrap(), HookFileChange::Removed);
         assert!(!world.path("made/a/b").exists() && world.path("made/a").exists(), "y.json is in it");
         fs::write(world.path("made/mine"), "").unwrap();
         world.set("made/a/y.json", None).unwrap();
@@ -275,7 +275,7 @@ mod tests {
         fs::write(world.path("dotfiles/settings.json"), "{}").unwrap();
         fs::set_permissions(world.path("dotfiles/settings.json"), fs::Permissions::from_mode(0o640)).unwrap();
         symlink("dotfiles/settings.json", world.path("settings.json")).unwrap();
-        assert_eq!(world.set("settings.json", Some("{ }")).unwrap(), Change::Changed);
+        assert_eq!(world.set("settings.json", Some("{ }")).unwrap(), HookFileChange::Changed);
         assert_eq!(fs::read_link(world.path("settings.json")).unwrap(), Path::new("dotfiles/settings.json"));
         let metadata = fs::metadata(world.path("dotfiles/settings.json")).unwrap();
         assert_eq!(metadata.permissions().mode() & 0o7777, 0o640);

@@ -65,7 +65,7 @@ fn list(files: &[String]) -> String {
 }
 
 #[derive(Clone, Debug)]
-pub struct Source {
+pub struct ImportSource {
     pub kind: SourceKind,
     /// As it is shown to people: from the top of the repository where it lies in it.
     pub shown: String,
@@ -73,10 +73,10 @@ pub struct Source {
 }
 
 /// Finds out what `path` is. For a folder, it is what usually lies there; `kind` is what the user says it is.
-pub fn look(top: &Path, path: &Path, kind: Option<SourceKind>) -> Result<Source, ImportError> {
+pub fn look(top: &Path, path: &Path, kind: Option<SourceKind>) -> Result<ImportSource, ImportError> {
     let path =
         fs::canonicalize(path).map_err(|source| ImportError::Read { path: path.to_owned(), source })?;
-    let source = |kind: SourceKind, path: PathBuf| Source { kind, shown: shown(top, &path), path };
+    let source = |kind: SourceKind, path: PathBuf| ImportSource { kind, shown: shown(top, &path), path };
     if path.is_dir() {
         let is_of_archon =
             path.ancestors().any(|folder| folder.ends_with(ARCHON)) || kind == Some(SourceKind::Archon);
@@ -84,7 +84,7 @@ pub fn look(top: &Path, path: &Path, kind: Option<SourceKind>) -> Result<Source,
             return Ok(source(SourceKind::Archon, path));
         }
         let places = SourceKind::ALL.into_iter().filter(|known| kind.is_none_or(|kind| kind == *known));
-        let found: Vec<Source> = places
+        let found: Vec<ImportSource> = places
             .filter_map(|kind| {
                 let found =
                     kind.usual_places().iter().map(|place| path.join(place)).find(|place| place.exists())?;
@@ -137,7 +137,11 @@ pub fn guessed_check(top: &Path) -> Option<Tests> {
 }
 
 /// Turns a source into files for the repository at `top`. Nothing is written.
-pub fn convert(top: &Path, source: &Source, settings: &UnitSettings<'_>) -> Result<Imported, ImportError> {
+pub fn convert(
+    top: &Path,
+    source: &ImportSource,
+    settings: &UnitSettings<'_>,
+) -> Result<Imported, ImportError> {
     if source.kind == SourceKind::Archon {
         let imported = import::archon(&workflow_sources(top, source)?, &archon_place(top, &source.path));
         return if imported.files.is_empty() && !imported.problems.is_empty() {
@@ -161,7 +165,7 @@ fn has_tasks(folder: &Path) -> bool {
     entries.take(10_000).any(|entry| entry.file_name().to_str().is_some_and(units::is_task_file))
 }
 
-fn workflow_sources(top: &Path, source: &Source) -> Result<Vec<WorkflowSource>, ImportError> {
+fn workflow_sources(top: &Path, source: &ImportSource) -> Result<Vec<WorkflowSource>, ImportError> {
     let mut paths = Vec::new();
     if source.path.is_dir() {
         let folders = [source.path.clone()].into_iter().chain(below(&source.path));

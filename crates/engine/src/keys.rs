@@ -70,7 +70,7 @@ impl KeyError {
 
 /// The folder with this machine's key.
 #[derive(Clone, Debug)]
-pub struct Keys(PathBuf);
+pub struct MachineKeyFolder(PathBuf);
 
 /// The secret half. It is in the memory of dacapo's own processes alone.
 pub struct MachineKey {
@@ -85,7 +85,7 @@ pub struct PublicKey {
     pub signer: Signer,
 }
 
-impl Keys {
+impl MachineKeyFolder {
     /// The keys that belong to a journal.
     pub fn beside(database: &Path) -> Self {
         Self(database.parent().unwrap_or(Path::new(".")).join("keys"))

@@ -2,9 +2,9 @@ use std::os::unix::fs::PermissionsExt;
 
 use super::*;
 
-fn keys() -> (tempfile::TempDir, Keys) {
+fn keys() -> (tempfile::TempDir, MachineKeyFolder) {
     let dir = tempfile::tempdir().unwrap();
-    let keys = Keys::beside(&dir.path().join("dacapo.db"));
+    let keys = MachineKeyFolder::beside(&dir.path().join("dacapo.db"));
     keys.begin_chain(1, true).unwrap();
     (dir, keys)
 }
@@ -53,7 +53,7 @@ fn signatures_are_those_of_the_rfc() {
 
 #[test]
 fn a_key_that_is_gone_open_damaged_or_of_another_pair_is_named() {
-    type Harm = fn(&Keys);
+    type Harm = fn(&MachineKeyFolder);
     let harms: [(&str, Harm, &str); 9] = [
         ("deleted", |k| fs::remove_file(k.private_file()).unwrap(), "is gone"),
         ("readable by the group", |k| set_mode(&k.private_file(), 0o640), "mode 640"),

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fs, io, path::Path};
 
 use dacapo_core::goalposts::{
-    MustFailSearch, MustFailTest, Place, expected_numbers, must_fail_name, must_fail_tests_of_claim,
+    FailurePlace, MustFailSearch, MustFailTest, expected_numbers, must_fail_name, must_fail_tests_of_claim,
     with_must_fail_tests,
 };
 
@@ -31,7 +31,7 @@ impl MustFailFiles {
         &mut self,
         folder: &Path,
         tests: &[MustFailTest],
-        place: Place,
+        place: FailurePlace,
     ) -> io::Result<MustFailSearch> {
         self.take_out(folder)?;
         // Names of another length make files of another size: Python takes a file of the same size and second for the same one.

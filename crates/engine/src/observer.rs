@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use dacapo_core::{agent::transcript::Said, event::Envelope, loop_machine::LoopMachine};
+use dacapo_core::{agent::transcript::TranscriptEntry, event::Envelope, loop_machine::LoopMachine};
 
-use crate::store::Kind;
+use crate::store::JournalMachine;
 
 /// A listener to one stream. It is told what is already recorded; nothing it does changes the stream.
-pub trait Observer<M: Kind = LoopMachine> {
+pub trait Observer<M: JournalMachine = LoopMachine> {
     /// A fact was recorded.
     fn event(&mut self, envelope: &M::Envelope, view: &M::View);
 
@@ -22,7 +22,7 @@ pub trait Observer<M: Kind = LoopMachine> {
     }
 
     /// An agent said or did something, as its CLI reports it. An observer that makes no difference is shown it as printed.
-    fn said(&mut self, source: &M::Source, said: &Said) {
+    fn said(&mut self, source: &M::Source, said: &TranscriptEntry) {
         self.output(source, said.line().as_bytes());
     }
 
@@ -47,6 +47,6 @@ pub trait Observer<M: Kind = LoopMachine> {
 /// An observer that shows nothing.
 pub struct NoObserver;
 
-impl<M: Kind> Observer<M> for NoObserver {
+impl<M: JournalMachine> Observer<M> for NoObserver {
     fn event(&mut self, _: &M::Envelope, _: &M::View) {}
 }

@@ -17,12 +17,10 @@ use dacapo_core::{
     bus::Draft,
     event::{Envelope, Grant, LoopEvent, Outcome},
     ids::{LoopId, ProjectId},
-    loop_machine::{
-        Input, LoopMachine, Phase, Request, SessionError as SessionErrorInput, SessionIdle, StartFailure,
-    },
+    loop_machine::{HostSessionError, Input, LoopMachine, Phase, Request, SessionIdle, StartFailure},
     policy::Policy,
     session::{
-        ABORTS, Host, HostSession, IdleJudgement, NewWords, SessionSummary, Toast, TranscriptMark, Turn,
+        ABORTS, Host, HostSession, IdleJudgement, NewWords, SessionSummary, Toast, TranscriptMark, TurnEnd,
         UsageMark, judge_idle,
     },
     view::LoopView,
@@ -52,7 +50,7 @@ pub trait SessionHost {
     fn words(
         &mut self,
         mark: &TranscriptMark,
-        before: Option<Turn>,
+        before: Option<TurnEnd>,
         since: Timestamp,
     ) -> (NewWords, TranscriptMark) {
         let _ = (before, since);
@@ -149,11 +147,11 @@ pub enum PostTo {
 }
 
 /// The loops of chat sessions on this machine.
-pub struct Sessions<'a> {
+pub struct SessionLoops<'a> {
     home: &'a Home,
 }
 
-impl<'a> Sessions<'a> {
+impl<'a> SessionLoops<'a> {
     pub fn new(home: &'a Home) -> Self {
         Self { home }
     }
@@ -408,7 +406,7 @@ impl<'a> Sessions<'a> {
             Some(obstacle) => Input::AgentExited(Box::new(hosted.failure(at, obstacle))),
             None => {
                 let words = if words.is_empty() { name } else { words };
-                Input::SessionFailed(SessionErrorInput { at, words: words.to_owned(), is_abort })
+                Input::SessionFailed(HostSessionError { at, words: words.to_owned(), is_abort })
             }
         };
         if is_abort {
@@ -622,7 +620,7 @@ pub fn session_around() -> Option<String> {
 pub fn loop_around() -> Option<LoopId> {
     let session = session_around()?;
     let home = Home::locate().ok()?;
-    Sessions::new(&home).find(&session).ok().flatten().map(|view| view.id)
+    SessionLoops::new(&home).find(&session).ok().flatten().map(|view| view.id)
 }
 
 /// Whether the agent has changed nothing since the loop began, so that there is nothing to judge.

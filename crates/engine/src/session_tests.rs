@@ -71,7 +71,7 @@ impl SessionHost for Remembering {
 fn a_program_starts_looks_and_cancels() {
     // req 110, req 133: the programmatic example of the seed
     let world = World::new();
-    let sessions = Sessions::new(&world.home);
+    let sessions = SessionLoops::new(&world.home);
     let mut host = Remembering::default();
     assert_eq!(sessions.state(None, None).unwrap(), None);
     assert!(!sessions.cancel("ses_1", &mut host).unwrap(), "nothing to cancel");
@@ -92,7 +92,7 @@ fn a_program_starts_looks_and_cancels() {
 fn a_host_without_messages_injection_and_toasts_works() {
     // req 129
     let world = World::new();
-    let sessions = Sessions::new(&world.home);
+    let sessions = SessionLoops::new(&world.home);
     sessions.start(world.new_session("ses_1"), &mut NoHost).unwrap();
     fs::write(world.workspace.join("a"), "1").unwrap();
     sessions.idle("ses_1", None, &mut NoHost).unwrap();
@@ -106,7 +106,7 @@ fn a_host_without_messages_injection_and_toasts_works() {
 fn a_prompt_that_cannot_be_injected_is_not_lost() {
     // req 127
     let world = World::new();
-    let sessions = Sessions::new(&world.home);
+    let sessions = SessionLoops::new(&world.home);
     let mut host = Remembering::default();
     sessions.start(world.new_session("ses_1"), &mut host).unwrap();
     host.is_broken = true;
@@ -121,11 +121,11 @@ fn a_prompt_that_cannot_be_injected_is_not_lost() {
         fn words(
             &mut self,
             mark: &TranscriptMark,
-            _: Option<Turn>,
+            _: Option<TurnEnd>,
             _: Timestamp,
         ) -> (NewWords, TranscriptMark) {
             let messages = vec!["hello".to_owned()];
-            let turn = Turn::ending_with("hello", true);
+            let turn = TurnEnd::ending_with("hello", true);
             (NewWords { messages, has_news: true, turn, ..NewWords::default() }, mark.clone())
         }
         fn inject(&mut self, prompt: &str) -> Result<(), String> {
@@ -142,7 +142,7 @@ fn a_prompt_that_cannot_be_injected_is_not_lost() {
 fn an_idle_of_another_session_clears_a_loop_only_if_its_own_session_is_known_to_be_gone() {
     // req 121: a host that cannot tell, and one that fails to, leaves the loop as it is
     let world = World::new();
-    let sessions = Sessions::new(&world.home);
+    let sessions = SessionLoops::new(&world.home);
     let mut host = Remembering::default();
     sessions.start(world.new_session("ses_1"), &mut host).unwrap();
     for (exists, is_active) in [(None, true), (Some(true), true), (Some(false), false)] {
@@ -158,7 +158,7 @@ fn an_idle_of_another_session_clears_a_loop_only_if_its_own_session_is_known_to_
 fn the_end_of_a_session_is_logged_and_the_next_loop_of_it_begins_anew() {
     // req 105, req 116, req 117
     let world = World::new();
-    let sessions = Sessions::new(&world.home);
+    let sessions = SessionLoops::new(&world.home);
     let mut host = Remembering::default();
     sessions.deleted("ses_1", &mut host).unwrap();
     sessions.failed("ses_1", ("AbortError", "", None), false, &mut host).unwrap();
@@ -192,8 +192,8 @@ fn what_cannot_be_written_starts_nothing_and_shows_nothing() {
     let world = World::new();
     fs::write(world.home.path(), "a file where the folder should be").unwrap();
     let mut host = Remembering::default();
-    assert!(Sessions::new(&world.home).start(world.new_session("ses_1"), &mut host).is_err());
+    assert!(SessionLoops::new(&world.home).start(world.new_session("ses_1"), &mut host).is_err());
     assert!(host.toasts.is_empty() && host.prompts.is_empty());
     let blank = NewSession { session: " ".to_owned(), ..world.new_session("ses_1") };
-    assert!(matches!(Sessions::new(&world.home).start(blank, &mut host), Err(SessionError::NoSession)));
+    assert!(matches!(SessionLoops::new(&world.home).start(blank, &mut host), Err(SessionError::NoSession)));
 }

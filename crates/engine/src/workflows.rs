@@ -7,7 +7,7 @@ use dacapo_core::{
     text::visible::is_deceptive,
     unit::check::Problem,
     workflow::{
-        Settings,
+        ParseSettings,
         catalogue::{Catalogue, FOLDERS, WorkflowFile, catalogue},
         command::{self, CommandFailure, CommandFile},
     },
@@ -28,7 +28,11 @@ const MAX_FILES: usize = 2000;
 
 /// Reads and checks every workflow of the repository at `top`, and what comes with dacapo. `commands` is a folder of command
 /// files that the user has configured, from the top of the repository.
-pub fn discover(top: &Path, commands: Option<&str>, settings: Settings) -> Result<Catalogue, UnitsError> {
+pub fn discover(
+    top: &Path,
+    commands: Option<&str>,
+    settings: ParseSettings,
+) -> Result<Catalogue, UnitsError> {
     let root = safe_open::root(top)
         .map_err(|error| UnitsError::Io { path: top.to_owned(), source: error.into() })?;
     let mut found = FoundFiles::default();

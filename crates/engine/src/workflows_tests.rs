@@ -20,7 +20,7 @@ impl Repository {
     }
 
     fn read(&self) -> Catalogue {
-        discover(self.0.path(), None, Settings::default()).unwrap()
+        discover(self.0.path(), None, ParseSettings::default()).unwrap()
     }
 
     /// What can be run from files: name, file, whether it replaces a built-in one.
@@ -214,8 +214,9 @@ fn a_command_in_a_configured_folder_is_found_last() {
     let repository = Repository::new();
     repository.write(".dacapo/workflows/x.yaml", "name: x\ndescription: d\nsteps: [{command: plan}]\n");
     repository.write("prompts/plan.md", "configured");
-    let read =
-        |configured: Option<&str>| discover(repository.0.path(), configured, Settings::default()).unwrap();
+    let read = |configured: Option<&str>| {
+        discover(repository.0.path(), configured, ParseSettings::default()).unwrap()
+    };
     assert!(read(None).find("x").is_none());
     assert!(read(Some("prompts/")).find("x").is_some());
     // A folder outside of the repository is none.

@@ -13,7 +13,7 @@ use dacapo_engine::{
     client::{Client, ClientError},
     log::LogReader,
     snapshots::{DiffForm, SnapshotError},
-    store::{Channel, Fact, StoreError},
+    store::{AnyEvent, Channel, StoreError},
 };
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -21,7 +21,7 @@ use serde_json::json;
 
 use crate::{
     ApiError,
-    find::{Found, receipt_of},
+    find::{FoundView, receipt_of},
     live, metrics, openapi,
     routes::{Access, Route},
     state::Shared,
@@ -147,7 +147,7 @@ async fn runs(
 ) -> Result<impl IntoResponse, ApiError> {
     listed(&state, query, |client, most| {
         let all = client.runs_of_any_kind(most)?.into_iter();
-        Ok(all.map(|view| Found::from(view).for_scripts()).collect())
+        Ok(all.map(|view| FoundView::from(view).for_scripts()).collect())
     })
     .await
 }
@@ -156,7 +156,7 @@ async fn one(
     Extracted(state): Extracted<Shared>,
     Path(id): Path<String>,
 ) -> Result<impl IntoResponse, ApiError> {
-    state.ask(move |client| Ok::<_, ApiError>(Clean(Found::of(client, &id)?.for_scripts()))).await
+    state.ask(move |client| Ok::<_, ApiError>(Clean(FoundView::of(client, &id)?.for_scripts()))).await
 }
 
 #[derive(Deserialize)]
@@ -175,13 +175,13 @@ async fn events_of(
     let most = limit.unwrap_or(EVENTS).min(EVENTS);
     state
         .ask(move |client| {
-            let scope = Found::of(client, &id)?.scope();
+            let scope = FoundView::of(client, &id)?.scope();
             let mut events = Vec::new();
             let read = client.read(&scope, from, |fact| {
                 if events.len() >= most {
                     return Err(Stopped::Enough);
                 }
-                events.push(Printed(fact));
+                events.push(PrintedEvent(fact));
                 Ok(())
             });
             match read {
@@ -205,15 +205,15 @@ impl From<ClientError> for Stopped {
 }
 
 /// An event as `events --json` prints it.
-pub(crate) struct Printed(pub(crate) Fact);
+pub(crate) struct PrintedEvent(pub(crate) AnyEvent);
 
-impl Serialize for Printed {
+impl Serialize for PrintedEvent {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match &self.0 {
-            Fact::Loop(envelope) => envelope.serialize(serializer),
-            Fact::Run(envelope) => envelope.serialize(serializer),
-            Fact::Workflow(envelope) => envelope.serialize(serializer),
-            Fact::Task(envelope) => envelope.serialize(serializer),
+            AnyEvent::Loop(envelope) => envelope.serialize(serializer),
+            AnyEvent::Run(envelope) => envelope.serialize(serializer),
+            AnyEvent::Workflow(envelope) => envelope.serialize(serializer),
+            AnyEvent::Task(envelope) => envelope.serialize(serializer),
         }
     }
 }

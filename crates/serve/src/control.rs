@@ -13,7 +13,7 @@ use serde_json::json;
 
 use crate::{
     ApiError,
-    find::Found,
+    find::FoundView,
     routes::{Access, Route},
     state::Shared,
     text::Clean,
@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(8);
 
 /// What can be asked. Each is a command of the same name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Asked {
+pub(crate) enum ControlCommand {
     Cancel,
     Pause,
     Resume,
@@ -33,7 +33,7 @@ pub(crate) enum Asked {
     Reject,
 }
 
-impl Asked {
+impl ControlCommand {
     pub(crate) fn of(name: &str) -> Option<Self> {
         let all = [Self::Cancel, Self::Pause, Self::Resume, Self::Steer, Self::Approve, Self::Reject];
         all.into_iter().find(|asked| asked.as_str() == name)
@@ -72,7 +72,7 @@ async fn cancel(
     id: Path<String>,
     request: Request,
 ) -> Result<impl IntoResponse, ApiError> {
-    ask(state, id, request, Asked::Cancel).await
+    ask(state, id, request, ControlCommand::Cancel).await
 }
 
 async fn pause(
@@ -80,7 +80,7 @@ async fn pause(
     id: Path<String>,
     request: Request,
 ) -> Result<impl IntoResponse, ApiError> {
-    ask(state, id, request, Asked::Pause).await
+    ask(state, id, request, ControlCommand::Pause).await
 }
 
 async fn resume(
@@ -88,7 +88,7 @@ async fn resume(
     id: Path<String>,
     request: Request,
 ) -> Result<impl IntoResponse, ApiError> {
-    ask(state, id, request, Asked::Resume).await
+    ask(state, id, request, ControlCommand::Resume).await
 }
 
 async fn steer(
@@ -96,7 +96,7 @@ async fn steer(
     id: Path<String>,
     request: Request,
 ) -> Result<impl IntoResponse, ApiError> {
-    ask(state, id, request, Asked::Steer).await
+    ask(state, id, request, ControlCommand::Steer).await
 }
 
 async fn approve(
@@ -104,7 +104,7 @@ async fn approve(
     id: Path<String>,
     request: Request,
 ) -> Result<impl IntoResponse, ApiError> {
-    ask(state, id, request, Asked::Approve).await
+    ask(state, id, request, ControlCommand::Approve).await
 }
 
 async fn reject(
@@ -112,7 +112,7 @@ async fn reject(
     id: Path<String>,
     request: Request,
 ) -> Result<impl IntoResponse, ApiError> {
-    ask(state, id, request, Asked::Reject).await
+    ask(state, id, request, ControlCommand::Reject).await
 }
 
 #[derive(Debug, Default, PartialEq, Deserialize)]
@@ -145,7 +145,7 @@ async fn ask(
     Extracted(state): Extracted<Shared>,
     Path(id): Path<String>,
     request: Request,
-    asked: Asked,
+    asked: ControlCommand,
 ) -> Result<impl IntoResponse, ApiError> {
     let said = said(request).await?;
     Ok(match perform(&state, id, asked, said).await? {
@@ -158,12 +158,12 @@ async fn ask(
 pub(crate) async fn perform(
     state: &Shared,
     id: String,
-    asked: Asked,
+    asked: ControlCommand,
     said: Said,
 ) -> Result<Option<String>, ApiError> {
     let end = state
         .ask(move |client| {
-            let id = target(client, &Found::of(client, &id)?, asked)?;
+            let id = target(client, &FoundView::of(client, &id)?, asked)?;
             client.command(arguments(asked, &id, &said)?, PATIENCE).map_err(ApiError::from)
         })
         .await?;
@@ -175,8 +175,8 @@ pub(crate) async fn perform(
 }
 
 /// The id to ask: that of the run where only the run knows what an answer means.
-fn target(client: &Client, found: &Found, asked: Asked) -> Result<String, ClientError> {
-    if let (Found::Loop(view), Asked::Approve | Asked::Reject) = (found, asked) {
+fn target(client: &Client, found: &FoundView, asked: ControlCommand) -> Result<String, ClientError> {
+    if let (FoundView::Loop(view), ControlCommand::Approve | ControlCommand::Reject) = (found, asked) {
         let run = client.loop_started(&view.id)?.and_then(|started| started.run);
         if let Some(run) = run
             && client.workflow_of_id(&run)?.is_some()
@@ -188,25 +188,25 @@ fn target(client: &Client, found: &Found, asked: Asked) -> Result<String, Client
 }
 
 /// The command that does it. What was said comes behind `--`, so that it is never a flag.
-fn arguments(asked: Asked, id: &str, said: &Said) -> Result<Vec<String>, ApiError> {
+fn arguments(asked: ControlCommand, id: &str, said: &Said) -> Result<Vec<String>, ApiError> {
     if said.text.contains('\0') {
         return Err(ApiError::bad_request("`text` holds a NUL"));
     }
     let has_text = !said.text.trim().is_empty();
-    if said.decision.is_some() && asked != Asked::Approve {
+    if said.decision.is_some() && asked != ControlCommand::Approve {
         return Err(ApiError::bad_request("only `approve` takes a `decision`"));
     }
     let (mut words, takes_text): (Vec<String>, bool) = match asked {
-        Asked::Cancel => (vec!["cancel".into()], false),
-        Asked::Pause => (vec!["pause".into()], false),
-        Asked::Resume => (vec!["resume".into(), "--detach".into()], false),
-        Asked::Steer if !has_text => return Err(ApiError::bad_request("`text` says nothing")),
-        Asked::Steer => (vec!["steer".into()], true),
-        Asked::Approve => {
+        ControlCommand::Cancel => (vec!["cancel".into()], false),
+        ControlCommand::Pause => (vec!["pause".into()], false),
+        ControlCommand::Resume => (vec!["resume".into(), "--detach".into()], false),
+        ControlCommand::Steer if !has_text => return Err(ApiError::bad_request("`text` says nothing")),
+        ControlCommand::Steer => (vec!["steer".into()], true),
+        ControlCommand::Approve => {
             let decision = said.decision.as_ref().map(|name| format!("--decision={name}"));
             (std::iter::once("approve".to_owned()).chain(decision).collect(), true)
         }
-        Asked::Reject => (vec!["reject".into()], true),
+        ControlCommand::Reject => (vec!["reject".into()], true),
     };
     if has_text && !takes_text {
         return Err(ApiError::bad_request("this takes no `text`"));
@@ -240,17 +240,17 @@ mod tests {
             decision: decision.map(str::to_owned),
         };
         for (asked, said, words) in [
-            (Asked::Cancel, said("", None), Some("cancel -- k3")),
-            (Asked::Cancel, said("x", None), None),
-            (Asked::Pause, said("", None), Some("pause -- k3")),
-            (Asked::Resume, said("", None), Some("resume --detach -- k3")),
-            (Asked::Steer, said("--trust", None), Some("steer -- k3 --trust")),
-            (Asked::Steer, said(" \n", None), None),
-            (Asked::Steer, said("a\0b", None), None),
-            (Asked::Approve, said("", None), Some("approve -- k3")),
-            (Asked::Approve, said("yes", Some("--all")), Some("approve --decision=--all -- k3 yes")),
-            (Asked::Reject, said("no", None), Some("reject -- k3 no")),
-            (Asked::Reject, said("no", Some("x")), None),
+            (ControlCommand::Cancel, said("", None), Some("cancel -- k3")),
+            (ControlCommand::Cancel, said("x", None), None),
+            (ControlCommand::Pause, said("", None), Some("pause -- k3")),
+            (ControlCommand::Resume, said("", None), Some("resume --detach -- k3")),
+            (ControlCommand::Steer, said("--trust", None), Some("steer -- k3 --trust")),
+            (ControlCommand::Steer, said(" \n", None), None),
+            (ControlCommand::Steer, said("a\0b", None), None),
+            (ControlCommand::Approve, said("", None), Some("approve -- k3")),
+            (ControlCommand::Approve, said("yes", Some("--all")), Some("approve --decision=--all -- k3 yes")),
+            (ControlCommand::Reject, said("no", None), Some("reject -- k3 no")),
+            (ControlCommand::Reject, said("no", Some("x")), None),
         ] {
             let got = arguments(asked, "k3", &said).ok().map(|words| words.join(" "));
             assert_eq!(got.as_deref(), words, "{asked:?} {said:?}");

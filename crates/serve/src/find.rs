@@ -7,14 +7,14 @@ use dacapo_core::{
 };
 use dacapo_engine::{
     client::{AnyView, Client, ClientError},
-    store::Scope,
+    store::EventScope,
 };
 use serde_json::{Value, json};
 
 use crate::ApiError;
 
 /// A loop or a run, as it stands now.
-pub enum Found {
+pub enum FoundView {
     Loop(Box<LoopView>),
     Units(Box<RunView>),
     Workflow(Box<WorkflowView>),
@@ -22,7 +22,7 @@ pub enum Found {
     Task(Box<StageTaskView>),
 }
 
-impl From<AnyView> for Found {
+impl From<AnyView> for FoundView {
     fn from(view: AnyView) -> Self {
         match view {
             AnyView::Loop(view) => Self::Loop(view),
@@ -33,7 +33,7 @@ impl From<AnyView> for Found {
     }
 }
 
-impl Found {
+impl FoundView {
     /// The loop or run that has this id, whose id alone begins with it, or the newest loop of the only task of this name.
     pub fn of(client: &Client, text: &str) -> Result<Self, ApiError> {
         if let Ok(id) = text.parse::<LoopId>()
@@ -101,12 +101,12 @@ impl Found {
     }
 
     /// Whose events are meant.
-    pub fn scope(&self) -> Scope {
+    pub fn scope(&self) -> EventScope {
         match self {
-            Self::Loop(view) => Scope::Loop(view.id.clone()),
-            Self::Units(view) => Scope::Run(view.id.clone()),
-            Self::Workflow(view) => Scope::Run(view.id.clone()),
-            Self::Task(view) => Scope::Run(view.id.clone()),
+            Self::Loop(view) => EventScope::Loop(view.id.clone()),
+            Self::Units(view) => EventScope::Run(view.id.clone()),
+            Self::Workflow(view) => EventScope::Run(view.id.clone()),
+            Self::Task(view) => EventScope::Run(view.id.clone()),
         }
     }
 

@@ -13,7 +13,7 @@ use axum::{
 use crate::{
     ApiError, pages,
     routes::{Access, Verb},
-    state::{Shared, State},
+    state::{ServerState, Shared},
 };
 
 /// No request has a larger body.
@@ -66,7 +66,7 @@ pub(crate) async fn every_request(
 }
 
 /// Refuses what a page of another site could have sent.
-fn may_come(state: &State, request: &Request) -> Result<(), ApiError> {
+fn may_come(state: &ServerState, request: &Request) -> Result<(), ApiError> {
     let (headers, is_safe) = (request.headers(), request.method().is_safe());
     let host = single(headers, &header::HOST)?;
     // A whole address in the place of a path names a host, too.
@@ -103,7 +103,7 @@ fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a st
 }
 
 /// Whether `host` names this server. A name that only another machine's DNS knows would let its pages in here.
-fn is_own_host(state: &State, host: &str) -> bool {
+fn is_own_host(state: &ServerState, host: &str) -> bool {
     let (name, port) = match host.rsplit_once(':') {
         Some((name, port)) if !name.is_empty() && !port.contains(']') => (name, port.parse().ok()),
         _ => (host, Some(if state.settings.tls.is_some() { 443 } else { 80 })),
@@ -124,7 +124,7 @@ fn is_own_host(state: &State, host: &str) -> bool {
 }
 
 /// Whether the server can be reached from its own machine by any of its names.
-fn is_here(state: &State) -> bool {
+fn is_here(state: &ServerState) -> bool {
     state.address.ip().is_loopback() || state.address.ip().is_unspecified()
 }
 

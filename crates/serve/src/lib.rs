@@ -24,7 +24,7 @@ pub mod text;
 mod tls;
 
 pub use error::{ApiError, ServeError};
-pub use find::Found;
+pub use find::FoundView;
 pub use routes::{Access, Route, Verb, table};
 pub use server::Server;
-pub use state::{Parts, Settings, Shared, State};
+pub use state::{ServerParts, ServerSettings, ServerState, Shared};

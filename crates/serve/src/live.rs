@@ -22,7 +22,7 @@ use dacapo_engine::{
     client::{Client, ClientError},
     home::Home,
     log::LogReader,
-    store::{Channel, Fact, Scope},
+    store::{AnyEvent, Channel, EventScope},
 };
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -38,7 +38,7 @@ use tokio_stream::wrappers::ReceiverStream;
 
 use crate::{
     ApiError,
-    api::{self, Given, Printed, Stopped, given},
+    api::{self, Given, PrintedEvent, Stopped, given},
     state::Shared,
     text,
 };
@@ -64,14 +64,14 @@ const LOG: u64 = 64 << 10;
 
 /// One event, or nothing in the place of one that only a newer dacapo understands.
 #[derive(Clone)]
-struct News {
+struct LiveEvent {
     seq: u64,
-    fact: Option<Arc<Printed>>,
+    fact: Option<Arc<PrintedEvent>>,
 }
 
-impl News {
-    fn of(fact: Fact) -> Self {
-        Self { seq: fact.seq(), fact: Some(Arc::new(Printed(fact))) }
+impl LiveEvent {
+    fn of(fact: AnyEvent) -> Self {
+        Self { seq: fact.seq(), fact: Some(Arc::new(PrintedEvent(fact))) }
     }
 
     /// Adds it to `message` as one server-sent event. Its data is JSON, which has no line breaks.
@@ -99,16 +99,16 @@ struct Done {
 }
 
 impl Brief {
-    fn of(all: &[News]) -> Self {
+    fn of(all: &[LiveEvent]) -> Self {
         let mut brief = Self::default();
         for fact in all.iter().filter_map(|news| news.fact.as_deref()) {
             brief.streams.insert(match &fact.0 {
-                Fact::Loop(envelope) => envelope.loop_id.to_string(),
-                Fact::Run(envelope) => envelope.run.to_string(),
-                Fact::Workflow(envelope) => envelope.run.to_string(),
-                Fact::Task(envelope) => envelope.run.to_string(),
+                AnyEvent::Loop(envelope) => envelope.loop_id.to_string(),
+                AnyEvent::Run(envelope) => envelope.run.to_string(),
+                AnyEvent::Workflow(envelope) => envelope.run.to_string(),
+                AnyEvent::Task(envelope) => envelope.run.to_string(),
             });
-            if let Fact::Loop(envelope) = &fact.0
+            if let AnyEvent::Loop(envelope) = &fact.0
                 && let LoopEvent::LoopFinished { state: FinishState::Completed, detail, .. } = &envelope.event
             {
                 brief.done.push(Done { id: envelope.loop_id.to_string(), detail: detail.clone() });
@@ -120,7 +120,7 @@ impl Brief {
 
 /// The form in which a listener wants to hear of events.
 #[derive(Clone, Copy)]
-enum Form {
+enum LiveForm {
     /// Each event by itself, whole.
     Whole,
     /// One message for all that came together: a page asks for itself again anyway, and thousands of events a second would keep
@@ -128,9 +128,9 @@ enum Form {
     Brief,
 }
 
-impl Form {
+impl LiveForm {
     /// `all` in the order of the journal, as one piece to be sent.
-    fn write(self, all: &[News]) -> Bytes {
+    fn write(self, all: &[LiveEvent]) -> Bytes {
         let mut message = Vec::new();
         match (self, all.last()) {
             (Self::Whole, _) => all.iter().for_each(|news| news.write(&mut message)),
@@ -146,7 +146,7 @@ impl Form {
 /// The listeners, and the thread that follows the journal for them.
 pub(crate) struct Live {
     home: Home,
-    news: broadcast::Sender<News>,
+    news: broadcast::Sender<LiveEvent>,
     streams: Arc<Semaphore>,
     is_followed: OnceLock<()>,
 }
@@ -158,7 +158,7 @@ impl Live {
     }
 
     /// A listener; the first one has the journal followed from now on.
-    fn listen(&self) -> broadcast::Receiver<News> {
+    fn listen(&self) -> broadcast::Receiver<LiveEvent> {
         let receiver = self.news.subscribe();
         self.is_followed.get_or_init(|| {
             let (home, news) = (self.home.clone(), self.news.clone());
@@ -177,7 +177,7 @@ impl Live {
 }
 
 /// Follows the journal for as long as the process lives.
-fn follow(home: &Home, news: &broadcast::Sender<News>) {
+fn follow(home: &Home, news: &broadcast::Sender<LiveEvent>) {
     loop {
         if follow_once(home, news).is_err() {
             thread::sleep(TRY_AGAIN);
@@ -185,7 +185,7 @@ fn follow(home: &Home, news: &broadcast::Sender<News>) {
     }
 }
 
-fn follow_once(home: &Home, news: &broadcast::Sender<News>) -> Result<(), ClientError> {
+fn follow_once(home: &Home, news: &broadcast::Sender<LiveEvent>) -> Result<(), ClientError> {
     let client = Client::of_journal(home)?;
     let mut watch = client.watch()?;
     let mut next = client.last_seq()? + 1;
@@ -196,16 +196,16 @@ fn follow_once(home: &Home, news: &broadcast::Sender<News>) -> Result<(), Client
             next = client.last_seq()? + 1;
             continue;
         }
-        let read = client.read(&Scope::All, next, |fact| {
+        let read = client.read(&EventScope::All, next, |fact| {
             next = fact.seq() + 1;
             // Without a listener it is read by the next one.
-            let _ = news.send(News::of(fact));
+            let _ = news.send(LiveEvent::of(fact));
             Ok::<(), ClientError>(())
         });
         if let Err(error) = read {
             let seq = api::unreadable(&error).ok_or(error)?;
             next = seq + 1;
-            let _ = news.send(News { seq, fact: None });
+            let _ = news.send(LiveEvent { seq, fact: None });
         }
     }
 }
@@ -248,7 +248,7 @@ pub(crate) async fn events(
     query: Given<From>,
 ) -> Result<Response, ApiError> {
     let From { from: asked, brief } = given(query)?;
-    let form = if brief { Form::Brief } else { Form::Whole };
+    let form = if brief { LiveForm::Brief } else { LiveForm::Whole };
     let place = state.live.place()?;
     // Listens before it looks, so that nothing falls in between.
     let listener = state.live.listen();
@@ -274,8 +274,8 @@ struct Gone;
 async fn tell(
     state: &Shared,
     mut next: u64,
-    mut listener: broadcast::Receiver<News>,
-    form: Form,
+    mut listener: broadcast::Receiver<LiveEvent>,
+    form: LiveForm,
     sender: &mpsc::Sender<Bytes>,
 ) -> Result<(), Gone> {
     send(sender, Bytes::from_static(b"retry: 1000\n\n: dacapo\n\n")).await?;
@@ -324,7 +324,7 @@ async fn send(sender: &mpsc::Sender<Bytes>, message: Bytes) -> Result<(), Gone> 
 async fn catch_up(
     state: &Shared,
     mut next: u64,
-    form: Form,
+    form: LiveForm,
     sender: &mpsc::Sender<Bytes>,
 ) -> Result<u64, Gone> {
     loop {
@@ -345,15 +345,15 @@ async fn catch_up(
     }
 }
 
-fn page(client: &mut Client, mut next: u64) -> Result<(Vec<News>, u64, bool), ApiError> {
+fn page(client: &mut Client, mut next: u64) -> Result<(Vec<LiveEvent>, u64, bool), ApiError> {
     let mut all = Vec::new();
     let mut failed = None;
-    let read = client.read(&Scope::All, next, |fact| {
+    let read = client.read(&EventScope::All, next, |fact| {
         if all.len() >= PAGE {
             return Err(Stopped::Enough);
         }
         next = fact.seq() + 1;
-        all.push(News::of(fact));
+        all.push(LiveEvent::of(fact));
         Ok(())
     });
     let is_all = match read {
@@ -362,7 +362,7 @@ fn page(client: &mut Client, mut next: u64) -> Result<(Vec<News>, u64, bool), Ap
         Err(Stopped::Failed(error)) => match api::unreadable(&error) {
             Some(seq) => {
                 next = seq + 1;
-                all.push(News { seq, fact: None });
+                all.push(LiveEvent { seq, fact: None });
                 false
             }
             None => {

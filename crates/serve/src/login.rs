@@ -10,7 +10,7 @@ use serde::Deserialize;
 use crate::{
     ApiError,
     routes::{Access, Route},
-    state::{Parts, Shared},
+    state::{ServerParts, Shared},
 };
 
 /// The route of the login.
@@ -45,8 +45,8 @@ async fn login(
     }
     let cookie = [(header::SET_COOKIE, state.auth.set_cookie(state.settings.tls.is_some()))];
     let home = match state.settings.parts {
-        Parts::Pages => "/",
-        Parts::Messages => "/api/loops",
+        ServerParts::Pages => "/",
+        ServerParts::Messages => "/api/loops",
     };
     // A browser that was led here by another site keeps a strict cookie back while it is redirected.
     let is_led = headers.get("sec-fetch-site").is_some_and(|site| site == "cross-site");

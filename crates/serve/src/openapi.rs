@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     routes::{Access, Route, table},
-    state::{Parts, Shared},
+    state::{ServerParts, Shared},
     text::Clean,
 };
 
@@ -15,7 +15,7 @@ pub(crate) async fn document(Extracted(state): Extracted<Shared>) -> impl IntoRe
 }
 
 /// The document of a server with these parts. Pages are for people and are left out.
-pub fn of(parts: Parts) -> Value {
+pub fn of(parts: ServerParts) -> Value {
     let mut paths = Map::new();
     for route in table(parts).iter().filter(|route| route.answers != "text/html") {
         let path = paths.entry(route.path).or_insert_with(|| json!({}));

@@ -11,7 +11,7 @@ use crate::{
     ApiError, api, control,
     guard::{self, Guarded},
     login, messages, pages,
-    state::{Parts, Shared},
+    state::{ServerParts, Shared},
 };
 
 /// How a route is called.
@@ -110,7 +110,7 @@ impl Route {
 }
 
 /// All routes of a server with these parts.
-pub fn table(parts: Parts) -> Vec<Route> {
+pub fn table(parts: ServerParts) -> Vec<Route> {
     let mut routes = vec![
         Route::get("/healthz", Access::Open, "Says that the server runs.", async || "ok\n")
             .answers("text/plain"),
@@ -119,8 +119,8 @@ pub fn table(parts: Parts) -> Vec<Route> {
     routes.extend(api::routes());
     routes.extend(control::routes());
     match parts {
-        Parts::Pages => routes.extend(pages::routes()),
-        Parts::Messages => routes.extend(messages::routes()),
+        ServerParts::Pages => routes.extend(pages::routes()),
+        ServerParts::Messages => routes.extend(messages::routes()),
     }
     routes
 }

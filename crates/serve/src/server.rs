@@ -24,7 +24,7 @@ use crate::{
     messages,
     patience::Patient,
     port, routes,
-    state::{Parts, Settings, Shared, State},
+    state::{ServerParts, ServerSettings, ServerState, Shared},
     tls,
 };
 
@@ -52,7 +52,7 @@ pub struct Server {
 
 impl Server {
     /// Takes the port. Nothing is answered before [`Self::run`].
-    pub fn bind(settings: Settings) -> Result<Self, ServeError> {
+    pub fn bind(settings: ServerSettings) -> Result<Self, ServeError> {
         if !settings.listen.ip().is_loopback() && settings.tls.is_none() && !settings.allow_insecure {
             return Err(ServeError::Insecure(settings.listen));
         }
@@ -66,7 +66,7 @@ impl Server {
         listener.set_nonblocking(true).map_err(cannot)?;
         let address = listener.local_addr().map_err(cannot)?;
         let (ending, ended) = watch::channel(false);
-        let state = Arc::new(State::new(settings, address, auth, ended));
+        let state = Arc::new(ServerState::new(settings, address, auth, ended));
         let (runtime, signals) = runtime().map_err(ServeError::Runtime)?;
         Ok(Self { state, listener, tls, ending, runtime, signals })
     }
@@ -118,7 +118,7 @@ async fn serve(
 ) -> Result<(), ServeError> {
     let listener = AsyncListener::from_std(listener).map_err(ServeError::Runtime)?;
     let router = routes::router(&state);
-    if state.settings.parts == Parts::Messages {
+    if state.settings.parts == ServerParts::Messages {
         tokio::spawn(messages::run(Arc::clone(&state)));
     }
     let room = Arc::new(Semaphore::new(CONNECTIONS));

@@ -19,7 +19,7 @@ use dacapo_engine::{
 use jiff::Timestamp;
 use tokio::sync::{Semaphore, watch};
 
-use crate::{ApiError, ServeError, auth::Auth, find::Found, live::Live, metrics::Kept};
+use crate::{ApiError, ServeError, auth::Auth, find::FoundView, live::Live, metrics::Kept};
 
 /// How many questions to the journal are asked beside each other.
 const READERS: usize = 4;
@@ -29,7 +29,7 @@ const ENDED: u32 = 60;
 
 /// Which routes a server has beside the API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Parts {
+pub enum ServerParts {
     /// `dacapo web`: the pages.
     Pages,
     /// `dacapo serve`: messages in and out.
@@ -38,9 +38,9 @@ pub enum Parts {
 
 /// How the user wants the server.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct ServerSettings {
     pub home: Home,
-    pub parts: Parts,
+    pub parts: ServerParts,
     pub listen: SocketAddr,
     /// Whether loops and runs may be paused, cancelled, steered and answered from here.
     pub allow_control: bool,
@@ -57,11 +57,10 @@ pub struct Settings {
 }
 
 /// What every handler gets.
-pub type Shared = Arc<State>;
+pub type Shared = Arc<ServerState>;
 
-pub struct State {
-    pub settings: Settings,
-    /// Where it listens.
+pub struct ServerState {
+    pub settings: ServerSettings,
     pub address: SocketAddr,
     pub(crate) auth: Auth,
     pub(crate) live: Live,
@@ -73,9 +72,9 @@ pub struct State {
     ending: watch::Receiver<bool>,
 }
 
-impl State {
+impl ServerState {
     pub(crate) fn new(
-        settings: Settings,
+        settings: ServerSettings,
         address: SocketAddr,
         auth: Auth,
         ending: watch::Receiver<bool>,
@@ -144,7 +143,7 @@ impl State {
         E: Into<ApiError> + Send + 'static,
     {
         self.ask(move |client| {
-            let view = Found::of(client, &id)?.worked(client)?;
+            let view = FoundView::of(client, &id)?.worked(client)?;
             question(client, view).map_err(Into::into)
         })
         .await

@@ -27,7 +27,6 @@ pub struct Browser {
     session: String,
     /// Ends when it is dropped.
     _driver: Running,
-    /// The browser's profile.
     _profile: TempDir,
 }
 

@@ -9,7 +9,7 @@ use dacapo_core::{
             AgentDefinition, AgentDefinitionError, AgentOptions, PREFERRED, Transport, UsageReporting,
         },
     },
-    config::{ChoiceError, Effective, Source, Sourced},
+    config::{ChoiceError, Effective, SettingSource, Sourced},
 };
 use dacapo_engine::{
     agents::{self, is_root},
@@ -22,7 +22,7 @@ use crate::error::{NEEDS_PERSON, UserError};
 pub(super) struct Chosen {
     pub(super) command: AgentCommand,
     /// The flag, file or variable that names it.
-    pub(super) from: Source,
+    pub(super) from: SettingSource,
     /// Where to go when its provider is at its limit.
     pub(super) fallback: Vec<AgentCommand>,
     /// What `run` would say instead of starting it.
@@ -33,7 +33,7 @@ pub(super) struct Chosen {
 
 /// What the command line wants of agents, whichever they are.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Wanted<'a> {
+pub(super) struct AgentFlags<'a> {
     pub(super) model: Option<&'a String>,
     pub(super) extra: &'a [String],
     pub(super) transport: Transport,
@@ -43,7 +43,11 @@ pub(super) struct Wanted<'a> {
 
 impl Chosen {
     /// The program of `--agent-cmd`. dacapo does not know how it is installed.
-    pub(super) fn typed(line: &str, wanted: Wanted<'_>, programs: &mut Programs) -> Result<Self, UserError> {
+    pub(super) fn typed(
+        line: &str,
+        wanted: AgentFlags<'_>,
+        programs: &mut Programs,
+    ) -> Result<Self, UserError> {
         let mut command = AgentCommand::parse(line, wanted.extra).map_err(UserError::usage)?;
         match wanted.transport {
             Transport::Acp => command = command.over_acp(wanted.tools),
@@ -61,7 +65,7 @@ impl Chosen {
             let absolute: PathBuf = here.join(&*program).components().collect();
             *program = absolute.to_string_lossy().into_owned();
         }
-        let from = Source::Flag("--agent-cmd");
+        let from = SettingSource::Flag("--agent-cmd");
         let missing = programs.find(program(&command)).err();
         let obstacle = missing.map(|error| {
             UserError::environment(&error)
@@ -74,7 +78,7 @@ impl Chosen {
 /// The agent that was named on the command line or in a file, else the first that is installed.
 pub(super) fn choose(
     effective: &Effective,
-    wanted: Wanted<'_>,
+    wanted: AgentFlags<'_>,
     programs: &mut Programs,
 ) -> Result<Chosen, UserError> {
     let (name, from) = match &effective.agent {
@@ -82,7 +86,7 @@ pub(super) fn choose(
         // Where none is installed it is the first that was looked for, with an obstacle in its way.
         Sourced { value: None, .. } => {
             let first = first_installed(effective, wanted.transport, programs).unwrap_or(PREFERRED[0]);
-            (first.to_owned(), Source::Default)
+            (first.to_owned(), SettingSource::Default)
         }
     };
     let options = |allow_root| AgentOptions {
@@ -116,11 +120,11 @@ pub(super) fn choose(
 }
 
 /// What this process can tell about the machine that the agent called `name` would run on.
-fn options_here(effective: &Effective, name: &str, wanted: Wanted<'_>) -> AgentOptions {
+fn options_here(effective: &Effective, name: &str, wanted: AgentFlags<'_>) -> AgentOptions {
     let is_set = |(name, value): (&String, &String)| std::env::var(name).is_ok_and(|set| set == *value);
     let root_env = effective.agent_definition(name).map(|agent| agent.root_env).unwrap_or_default();
     let has_root_env = !root_env.is_empty() && root_env.iter().all(is_set);
-    let Wanted { transport, tools, .. } = wanted;
+    let AgentFlags { transport, tools, .. } = wanted;
     AgentOptions { is_root: is_root(), has_root_env, transport, tools, ..AgentOptions::default() }
 }
 
@@ -151,7 +155,7 @@ fn none_installed(first: &AgentDefinition, transport: Transport) -> UserError {
 fn fallback(
     effective: &Effective,
     first: &AgentCommand,
-    wanted: Wanted<'_>,
+    wanted: AgentFlags<'_>,
     programs: &mut Programs,
 ) -> (Vec<AgentCommand>, Vec<String>) {
     let (mut found, mut warnings) = (Vec::<AgentCommand>::new(), Vec::new());
@@ -185,9 +189,11 @@ pub(super) fn reports_usage(command: &AgentCommand) -> bool {
     UsageReporting::of(command.format) != UsageReporting::Never
 }
 
-fn named_by(choice: &ChoiceError, from: &Source) -> UserError {
+fn named_by(choice: &ChoiceError, from: &SettingSource) -> UserError {
     let error = match from {
-        Source::File { .. } | Source::Variable(_) => UserError::usage(format!("{choice} ({from})")),
+        SettingSource::File { .. } | SettingSource::Variable(_) => {
+            UserError::usage(format!("{choice} ({from})"))
+        }
         _ => UserError::usage(choice),
     };
     match choice {

@@ -48,7 +48,7 @@ pub(super) struct AttachArgs {
 }
 
 /// What wakes the view up.
-enum News {
+enum AttachNews {
     /// Something was recorded or printed.
     Change,
     Key(KeyPress),
@@ -89,7 +89,7 @@ fn show(client: &mut Client, stream: &StreamId, mut feed: impl Feed) -> Result<u
     feed.screen().catch_up(&format!("`dacapo events {}`", stream.as_str()));
     let mut keyboard = Keyboard::default();
     if feed.screen().read_keys() {
-        KeyReader::start(move |typed| sender.send(News::Key(typed)).is_ok());
+        KeyReader::start(move |typed| sender.send(AttachNews::Key(typed)).is_ok());
         feed.screen().set_footer(keyboard.footer());
     }
     feed.tick();
@@ -102,8 +102,8 @@ fn show(client: &mut Client, stream: &StreamId, mut feed: impl Feed) -> Result<u
         }
         loop {
             match news.recv_timeout(TICK) {
-                Ok(News::Change) => break,
-                Ok(News::Key(typed)) => {
+                Ok(AttachNews::Change) => break,
+                Ok(AttachNews::Key(typed)) => {
                     for asked in keyboard.press(&typed) {
                         if is_left(client, stream, &mut feed, &asked)? {
                             return Ok(0);
@@ -169,9 +169,9 @@ fn is_left(
 }
 
 /// Tells of changes, but not more often than a person can see them.
-fn watch(mut watch: ChangeWatch, sender: Sender<News>) {
+fn watch(mut watch: ChangeWatch, sender: Sender<AttachNews>) {
     std::thread::spawn(move || {
-        while watch.wait(LOOK_ANYWAY).is_ok() && sender.send(News::Change).is_ok() {
+        while watch.wait(LOOK_ANYWAY).is_ok() && sender.send(AttachNews::Change).is_ok() {
             std::thread::sleep(BETWEEN_LOOKS);
         }
     });

@@ -2,7 +2,7 @@
 
 use dacapo_core::{
     agent::{AgentCommand, Format},
-    config::{Allowance, Effective, Source, Sourced},
+    config::{Allowance, Effective, SettingSource, Sourced},
     event::Grant,
     limits::{self, Prices},
     policy::{Policy, PromptForm},
@@ -145,13 +145,13 @@ fn is_kind(model: &str) -> bool {
 }
 
 fn is_users<T>(limit: &Sourced<Option<T>>) -> bool {
-    let is_repositorys = matches!(&limit.from, Source::File { file, .. } if file == dacapo_engine::config_files::REPOSITORY_FILE);
+    let is_repositorys = matches!(&limit.from, SettingSource::File { file, .. } if file == dacapo_engine::config_files::REPOSITORY_FILE);
     limit.value.is_some() && !is_repositorys
 }
 
-fn name(key: &str, from: &Source) -> String {
+fn name(key: &str, from: &SettingSource) -> String {
     match from {
-        Source::Flag(flag) => format!("`{flag}`"),
+        SettingSource::Flag(flag) => format!("`{flag}`"),
         _ => format!("`limits.{key}` ({from})"),
     }
 }

@@ -4,7 +4,7 @@ use std::{io::Read, ops::ControlFlow, time::Duration};
 
 use clap::{Args, Subcommand};
 use dacapo_core::{
-    bus::{Draft, Message},
+    bus::{BusMessage, Draft},
     ids::{ProjectId, TaskId},
 };
 use dacapo_engine::{
@@ -197,7 +197,7 @@ fn from_supervisor(
     cx: &Context,
     target: &Target,
     mut from: u64,
-    mut each: impl FnMut(&Message) -> Result<(), UserError>,
+    mut each: impl FnMut(&BusMessage) -> Result<(), UserError>,
 ) -> Result<u64, UserError> {
     let Some(inside) = &cx.inside else { return Ok(from) };
     loop {
@@ -211,7 +211,7 @@ fn from_supervisor(
     }
 }
 
-fn print(message: &Message, json: bool) -> Result<(), UserError> {
+fn print(message: &BusMessage, json: bool) -> Result<(), UserError> {
     if json {
         say_whole(serde_json::to_string(message).map_err(UserError::failed)?);
     } else {

@@ -25,7 +25,7 @@ use dacapo_engine::{
 use serde::Serialize;
 
 use super::{
-    agents::{AgentFinding, Wanted, missing},
+    agents::{AgentFinding, AgentFlags, missing},
     asking::while_asking,
     flags::sandbox_rules,
     say, say_json, value,
@@ -312,7 +312,7 @@ fn probe(cx: &Context, name: &str, json: bool) -> Result<u8, UserError> {
     let effective = ConfigFiles::load(&Context::folder(None)?)?
         .effective(&Typed { agent: Some(name.to_owned()), ..Typed::default() });
     let mut programs = Programs::default();
-    let chosen = super::agents::choose(&effective, Wanted::default(), &mut programs)?;
+    let chosen = super::agents::choose(&effective, AgentFlags::default(), &mut programs)?;
     if let Some(obstacle) = chosen.obstacle {
         return Err(obstacle);
     }

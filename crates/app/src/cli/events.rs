@@ -11,7 +11,7 @@ use dacapo_core::{
 };
 use dacapo_engine::{
     client::Client,
-    store::{Fact, Scope},
+    store::{AnyEvent, EventScope},
 };
 
 use super::say_whole;
@@ -44,16 +44,16 @@ pub(super) fn events(cx: &Context, args: &EventsArgs) -> Result<u8, UserError> {
     let client = cx.client()?;
     let scope = match &args.id {
         Some(text) => scope(cx, &client, &cx.name(&client, Some(text))?)?,
-        None => Scope::All,
+        None => EventScope::All,
     };
     let workflow = match &scope {
-        Scope::Run(run) if args.json && client.workflow_of_id(run)?.is_some() => Some(run.clone()),
+        EventScope::Run(run) if args.json && client.workflow_of_id(run)?.is_some() => Some(run.clone()),
         _ => None,
     };
-    let mut agents = workflow.map(|run| Agents::new(&client, run));
-    let show = |fact: Fact| match (&fact, &scope) {
+    let mut agents = workflow.map(|run| RunAgents::new(&client, run));
+    let show = |fact: AnyEvent| match (&fact, &scope) {
         // Lines of a run have its id, those of its loops too.
-        (Fact::Loop(envelope), Scope::Run(run)) if args.json => {
+        (AnyEvent::Loop(envelope), EventScope::Run(run)) if args.json => {
             if let Some(agents) = &mut agents {
                 agents.follow(envelope)?;
             }
@@ -72,7 +72,7 @@ pub(super) fn events(cx: &Context, args: &EventsArgs) -> Result<u8, UserError> {
 
 /// The agents that a run of a workflow has started: what each has said and done is printed before the fact that it ended. It is
 /// read from what was kept of its output, and was not recorded a second time.
-struct Agents<'a> {
+struct RunAgents<'a> {
     client: &'a Client,
     run: RunId,
     steps: HashMap<LoopId, StepId>,
@@ -86,7 +86,7 @@ struct RunningAgent {
     begin: OutputMarks,
 }
 
-impl<'a> Agents<'a> {
+impl<'a> RunAgents<'a> {
     fn new(client: &'a Client, run: RunId) -> Self {
         Self { client, run, steps: HashMap::new(), running: HashMap::new() }
     }
@@ -134,32 +134,32 @@ impl<'a> Agents<'a> {
     }
 }
 
-fn scope(cx: &Context, client: &Client, text: &str) -> Result<Scope, UserError> {
+fn scope(cx: &Context, client: &Client, text: &str) -> Result<EventScope, UserError> {
     if let Some(run) = cx.find_workflow(client, text)? {
-        return Ok(Scope::Run(run.view.id));
+        return Ok(EventScope::Run(run.view.id));
     }
     if let Some(task) = cx.find_task(client, text)? {
-        return Ok(Scope::Run(task.view.id));
+        return Ok(EventScope::Run(task.view.id));
     }
     if let Some(run) = cx.find_run(client, text)? {
-        return Ok(Scope::Run(run.view.id));
+        return Ok(EventScope::Run(run.view.id));
     }
     if let Some(unit) = cx.find_unit(client, text)? {
-        return Ok(Scope::Unit(unit.run, unit.unit));
+        return Ok(EventScope::Unit(unit.run, unit.unit));
     }
-    Ok(Scope::Loop(cx.find(client, text)?.view.id))
+    Ok(EventScope::Loop(cx.find(client, text)?.view.id))
 }
 
-fn print(fact: &Fact, json: bool) -> Result<(), UserError> {
+fn print(fact: &AnyEvent, json: bool) -> Result<(), UserError> {
     say_whole(match fact {
-        Fact::Loop(envelope) if json => serde_json::to_string(envelope).map_err(UserError::failed)?,
-        Fact::Run(envelope) if json => serde_json::to_string(envelope).map_err(UserError::failed)?,
-        Fact::Workflow(envelope) if json => serde_json::to_string(envelope).map_err(UserError::failed)?,
-        Fact::Workflow(envelope) => workflow_event_line(envelope),
-        Fact::Task(envelope) if json => serde_json::to_string(envelope).map_err(UserError::failed)?,
-        Fact::Task(envelope) => task_event_line(envelope),
-        Fact::Loop(envelope) => event_line(envelope),
-        Fact::Run(envelope) => run_event_line(envelope),
+        AnyEvent::Loop(envelope) if json => serde_json::to_string(envelope).map_err(UserError::failed)?,
+        AnyEvent::Run(envelope) if json => serde_json::to_string(envelope).map_err(UserError::failed)?,
+        AnyEvent::Workflow(envelope) if json => serde_json::to_string(envelope).map_err(UserError::failed)?,
+        AnyEvent::Workflow(envelope) => workflow_event_line(envelope),
+        AnyEvent::Task(envelope) if json => serde_json::to_string(envelope).map_err(UserError::failed)?,
+        AnyEvent::Task(envelope) => task_event_line(envelope),
+        AnyEvent::Loop(envelope) => event_line(envelope),
+        AnyEvent::Run(envelope) => run_event_line(envelope),
     });
     Ok(())
 }

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use clap::{ArgMatches, Args, Subcommand, parser::ValueSource};
 use dacapo_core::{
     agent::AgentCommand,
-    config::{Effective, Source},
+    config::{Effective, SettingSource},
     goalposts::{GoalpostKind, SharedFile},
     ids::{ProjectId, TaskId},
     item::ItemSource,
-    judge::promise::{Case, Placement, PlainWord, PromiseRule},
+    judge::promise::{LetterCase, Placement, PlainWord, PromiseRule},
     policy::{GateIn, Policy, SetupCommand, TestsMode, WaitRule},
     sandbox::{PathAccess, SandboxMode},
     text::{count, visible::visible},
@@ -68,7 +68,7 @@ struct Subject {
     programs: Programs,
     effective: Effective,
     configured: ConfigFiles,
-    agent_from: Source,
+    agent_from: SettingSource,
     obstacle: Option<UserError>,
     warnings: Vec<String>,
     is_json: bool,
@@ -205,7 +205,7 @@ impl Subject {
             programs: Programs::default(),
             effective: configured.effective,
             configured: configured.files,
-            agent_from: Source::Flag("--agent"),
+            agent_from: SettingSource::Flag("--agent"),
             obstacle,
             warnings,
             is_json: args.json,
@@ -629,7 +629,7 @@ fn trust(cx: &Context, configured: &ConfigFiles) -> Result<&'static str, UserErr
 }
 
 /// Where a setting that configuration files may hold comes from.
-fn configured_source<'a>(effective: &'a Effective, setting: &str) -> Option<&'a Source> {
+fn configured_source<'a>(effective: &'a Effective, setting: &str) -> Option<&'a SettingSource> {
     match setting {
         "protect" => effective.protect.first().map(|glob| &glob.from),
         "setup" => effective.setup.first().map(|step| &step.from),
@@ -700,7 +700,7 @@ fn promise_words(rule: &PromiseRule) -> String {
     if rule.nonce {
         words.push_str("; NONCE differs in every attempt");
     }
-    if rule.case == Case::Sensitive {
+    if rule.case == LetterCase::Sensitive {
         words.push_str("; upper and lower case count");
     }
     if !rule.ignore_code {

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use clap::Args;
 use dacapo_core::{
-    config::{Effective, EffectiveSandbox, Source, Sourced, Typed, optional_pattern},
+    config::{Effective, EffectiveSandbox, SettingSource, Sourced, Typed, optional_pattern},
     duration::Millis,
     item::Item,
     judge::{contradiction::Patterns, promise::PromiseRule},
@@ -14,7 +14,7 @@ use dacapo_core::{
 use dacapo_engine::{config_files::ConfigFiles, process::Programs, supervisor::StartError};
 
 use super::{
-    agents::{self, Chosen, Wanted},
+    agents::{self, AgentFlags, Chosen},
     budget, value,
 };
 use crate::{
@@ -128,7 +128,7 @@ pub(super) struct ChosenSettings {
     /// Everything that is in force, the parts that loops do not follow included.
     pub(super) effective: Effective,
     /// The flag, file or variable that names the agent.
-    pub(super) agent_from: Source,
+    pub(super) agent_from: SettingSource,
     /// Why it would not start after all.
     pub(super) obstacle: Option<UserError>,
     /// What is left out, and why.
@@ -137,8 +137,8 @@ pub(super) struct ChosenSettings {
 
 impl LoopFlags {
     /// What is typed about agents, whichever they are.
-    pub(super) fn wanted(&self) -> Wanted<'_> {
-        Wanted {
+    pub(super) fn wanted(&self) -> AgentFlags<'_> {
+        AgentFlags {
             model: self.model.as_ref(),
             extra: &self.agent_args,
             transport: self.transport.into(),
@@ -165,7 +165,7 @@ impl LoopFlags {
         let flag = if self.may_edit_tests { "--may-edit-tests" } else { "--tests" };
         let typed = if self.may_edit_tests { Some(TestsMode::Free) } else { self.tests.map(TestsMode::from) };
         let is_weaker = typed.is_some_and(|typed| typed < configured.value);
-        let is_of_file = matches!(configured.from, Source::File { .. });
+        let is_of_file = matches!(configured.from, SettingSource::File { .. });
         (is_weaker && is_of_file)
             .then(|| format!("`{flag}` does not count: {} asks for stricter `tests`", configured.from))
     }
@@ -201,7 +201,7 @@ impl LoopFlags {
             gate_timeout: self.gate_timeout,
         });
         if let (None, Some(name)) = (&self.agent, agent_of_environment()?) {
-            effective.agent = Sourced { value: Some(name), from: Source::Variable(AGENT_VARIABLE) };
+            effective.agent = Sourced { value: Some(name), from: SettingSource::Variable(AGENT_VARIABLE) };
         }
         let mut programs = Programs::default();
         let Chosen { command: agent, from: agent_from, mut fallback, obstacle, mut warnings } =
@@ -279,7 +279,7 @@ impl LoopFlags {
 
 /// What an agent may do with tests where no flag says so. Where no file does, either, the gates have to pass with them as they were.
 pub(super) fn tests_where_nothing_is_typed(configured: &Sourced<TestsMode>) -> TestsMode {
-    if configured.from == Source::Default { TestsMode::Checked } else { configured.value }
+    if configured.from == SettingSource::Default { TestsMode::Checked } else { configured.value }
 }
 
 /// What agents and gates may write and reach, by the configuration and by the mode that was typed.

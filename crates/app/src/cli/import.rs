@@ -113,7 +113,7 @@ pub(super) fn import(args: &ImportArgs) -> Result<u8, UserError> {
     }
     let next = next(&imported, &top, &folder, &source.shown);
     let check = check.filter(|_| matches!(imported.product, Product::Unit { .. }));
-    let result = Outcome {
+    let result = ImportOutcome {
         args,
         source: &source.shown,
         kind: source.kind,
@@ -163,7 +163,7 @@ fn next(imported: &Imported, top: &std::path::Path, folder: &std::path::Path, so
 }
 
 /// What an import came to.
-struct Outcome<'a> {
+struct ImportOutcome<'a> {
     args: &'a ImportArgs,
     source: &'a str,
     kind: SourceKind,
@@ -173,7 +173,7 @@ struct Outcome<'a> {
     next: Vec<String>,
 }
 
-impl Outcome<'_> {
+impl ImportOutcome<'_> {
     fn as_json(&self) -> Result<u8, UserError> {
         let files: Vec<_> = self
             .imported

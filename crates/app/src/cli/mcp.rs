@@ -15,7 +15,7 @@ use dacapo_engine::{
     },
     process::background::BackgroundStart,
     secrets::secrets,
-    session::{PostTo, SessionError, Sessions, session_around},
+    session::{PostTo, SessionError, SessionLoops, session_around},
 };
 use serde_json::json;
 
@@ -109,7 +109,7 @@ fn next_line(input: &mut impl BufRead) -> Result<Option<Line>, UserError> {
 fn perform(cx: &Context, args: &McpArgs, call: ToolCall) -> Result<ToolAnswer, UserError> {
     let Some(inside) = &cx.inside else {
         return match args.session.clone().or_else(session_around) {
-            Some(session) => perform_in_session(&Sessions::new(&cx.home), &session, call),
+            Some(session) => perform_in_session(&SessionLoops::new(&cx.home), &session, call),
             None => Ok(ToolAnswer::refused(
                 "this does not run in a loop: no supervisor is there to be told, and no host names its session. `dacapo run` starts a loop.",
             )),
@@ -162,7 +162,7 @@ fn perform(cx: &Context, args: &McpArgs, call: ToolCall) -> Result<ToolAnswer, U
 /// The same tools in a chat session that the user sits in. No supervisor runs there: what is said waits in the journal and in the
 /// task's folder until the agent ends its turn and the host calls the hook.
 fn perform_in_session(
-    sessions: &Sessions<'_>,
+    sessions: &SessionLoops<'_>,
     session: &str,
     call: ToolCall,
 ) -> Result<ToolAnswer, UserError> {

@@ -8,7 +8,7 @@ use dacapo_core::{
     receipt::{Receipt, TestCounts},
     sandbox::SandboxMode,
     text::count,
-    view::{ChangedFiles, LoopView, RunView, StageRunView, StageTaskView, Told},
+    view::{ChangedFiles, LoopView, RunView, StageRunView, StageTaskView, StatusShown},
 };
 use dacapo_engine::{
     client::Client,
@@ -75,7 +75,7 @@ pub(super) fn receipt(cx: &Context, args: &ReceiptArgs) -> Result<u8, UserError>
         return in_toto(cx, &client, args.id.as_deref(), kind);
     }
     let name = cx.name(&client, args.id.as_deref())?;
-    let told = Told::Asked { is_json: args.json };
+    let told = StatusShown::Asked { is_json: args.json };
     if let Some(seen) = cx.find_task(&client, &name)? {
         Context::remember_look(&mut client, seen.view.id.as_str(), told);
         return of_task(&client, &seen.view, args.json);

@@ -5,7 +5,7 @@ use dacapo_core::{duration::Millis, event::Grant, loop_machine::Request, view::L
 use dacapo_engine::{
     client::{Client, StreamId},
     process::background::is_background,
-    session::Sessions,
+    session::SessionLoops,
     supervisor::{self, ResumeLoop},
 };
 
@@ -210,7 +210,7 @@ fn resume_in_session(
             return Err(UserError::failed(format!("loop {id} is {} and cannot be resumed", view.state))
                 .hint("`/ralph` in the session starts another one"));
         }
-        Some(_) => Sessions::new(&cx.home).resume(id, grant)?,
+        Some(_) => SessionLoops::new(&cx.home).resume(id, grant)?,
         None if view.state == "paused" || view.pausing => {
             client.request(&StreamId::Loop(id.clone()), &Request::Unpause { grant })?;
             client.settle(id)?;

@@ -13,7 +13,7 @@ use std::{io::Read, os::fd::AsFd, path::PathBuf};
 
 use clap::Args;
 use dacapo_core::{
-    config::{Effective, Source, Tests},
+    config::{Effective, SettingSource, Tests},
     ids::{ProjectId, TaskId},
     item::Item,
     judge::{evidence::Evidence, promise::PromiseRule},
@@ -120,7 +120,7 @@ pub(super) struct PreparedLoop {
     pub(super) effective: Effective,
     pub(super) configured: ConfigFiles,
     /// The flag, file or variable that names the agent.
-    pub(super) agent_from: Source,
+    pub(super) agent_from: SettingSource,
     /// Why it would not start after all.
     pub(super) obstacle: Option<UserError>,
     /// What is left out, and why.
@@ -152,7 +152,9 @@ impl RunArgs {
         let gates = &mut policy.gates;
         gates.run_in = match self.gate_in {
             Some(typed) => gates.run_in.max(typed.into()),
-            None if effective.gate_in.from == Source::Default && !gates.specs.is_empty() => GateIn::Both,
+            None if effective.gate_in.from == SettingSource::Default && !gates.specs.is_empty() => {
+                GateIn::Both
+            }
             None => gates.run_in,
         };
         gates.probe = !self.no_probe && (self.probe || gates.watches_goalposts());
@@ -251,7 +253,7 @@ impl RunArgs {
             && limits.max_tokens.is_none()
             && limits.max_time.is_none()
             && limits.per_day.is_unlimited()
-            && prepared.effective.max_iterations.from == Source::Default
+            && prepared.effective.max_iterations.from == SettingSource::Default
     }
 
     /// Asks whether the tests of the repository are to be the gate; gives the flag that says so.

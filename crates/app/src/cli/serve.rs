@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 
 use clap::{ArgMatches, Args, Command, parser::ValueSource};
-use dacapo_serve::Parts;
+use dacapo_serve::ServerParts;
 
 use super::{flags::LoopFlags, say, web::ServerFlags};
 use crate::{context::Context, error::UserError};
@@ -30,7 +30,7 @@ pub(super) fn serve(cx: &Context, args: &ServeArgs, matches: &ArgMatches) -> Res
         }
     })?;
     let own = matches.subcommand_matches("serve");
-    let server = args.server.bind(cx, Parts::Messages, own.map(run_flags).unwrap_or_default())?;
+    let server = args.server.bind(cx, ServerParts::Messages, own.map(run_flags).unwrap_or_default())?;
     say(format!("url {}", server.url()));
     say(format!("token {}", server.token()));
     server.run()?;

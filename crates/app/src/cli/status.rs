@@ -6,7 +6,7 @@ use dacapo_core::{
     event::{MergeMode, Reason},
     text::count,
     view::{
-        LoopView, Need, RunView, StageTaskView, Told, UnitView, WorkflowView, status_line, task_line,
+        LoopView, Need, RunView, StageTaskView, StatusShown, UnitView, WorkflowView, status_line, task_line,
         unit_line, why_task, workflow_line,
     },
 };
@@ -74,7 +74,7 @@ pub(super) fn status(cx: &Context, args: &StatusArgs) -> Result<u8, UserError> {
     {
         return Ok(code);
     }
-    let told = Told::Asked { is_json: args.json };
+    let told = StatusShown::Asked { is_json: args.json };
     if let (Some(client), Some(id)) = (&mut client, &args.id)
         && let Some(seen) = cx.find_workflow(client, id)?
     {
@@ -227,7 +227,7 @@ fn tasks(cx: &Context, client: Option<&mut Client>, args: &StatusArgs) -> Result
     let views = match (client, &args.id) {
         (Some(client), Some(id)) => match cx.find_task(client, id)? {
             Some(seen) => {
-                let told = Told::Asked { is_json: args.json };
+                let told = StatusShown::Asked { is_json: args.json };
                 Context::remember_look(client, seen.view.id.as_str(), told);
                 return task(&seen.view, args.json);
             }
@@ -402,7 +402,7 @@ fn units(cx: &Context, client: &mut Client, args: &StatusArgs) -> Result<Option<
     if let Some(name) = &args.id
         && let Some(run) = cx.find_run(client, name)?
     {
-        Context::remember_look(client, run.view.id.as_str(), Told::Asked { is_json: args.json });
+        Context::remember_look(client, run.view.id.as_str(), StatusShown::Asked { is_json: args.json });
         let units = client.units_of_run(&run.view.id)?;
         if args.json {
             return say_json(&units).map(Some);

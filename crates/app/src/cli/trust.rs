@@ -11,7 +11,7 @@ use dacapo_core::{
         workflow_runnables,
     },
     unit::{Task, Unit},
-    workflow::Settings,
+    workflow::ParseSettings,
 };
 use dacapo_engine::{
     config_files::{self, ConfigFiles},
@@ -263,7 +263,7 @@ fn unproven(cx: &Context, folder: &std::path::Path) -> Vec<Runnable> {
 /// The commands of workflow files, as far as those can be read. Built-in workflows need no consent.
 fn scripts(folder: &std::path::Path, configured: &ConfigFiles) -> Vec<Runnable> {
     let commands = configured.effective(&Typed::default()).commands.value;
-    match workflows::discover(&units::top(folder), commands.as_deref(), Settings { lenient: true }) {
+    match workflows::discover(&units::top(folder), commands.as_deref(), ParseSettings { lenient: true }) {
         Ok(found) => {
             if !found.broken.is_empty() {
                 let what = "not all workflows can be read; `dacapo workflow check` says why";

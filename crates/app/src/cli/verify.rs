@@ -199,7 +199,6 @@ fn altered_task(client: &Client, handed_in: &Value) -> Result<Vec<String>, UserE
     Ok(altered)
 }
 
-/// Checks one receipt.
 fn check(cx: &Context, store: &Store, handed_in: &Value, is_json: bool) -> Result<Verified, UserError> {
     let mut verified = Verified {
         loop_id: handed_in["loop"].as_str().unwrap_or_default().to_owned(),

@@ -4,7 +4,7 @@ use std::{net::SocketAddr, path::PathBuf};
 
 use clap::Args;
 use dacapo_engine::client::Client;
-use dacapo_serve::{Parts, ServeError, Server, Settings};
+use dacapo_serve::{ServeError, Server, ServerParts, ServerSettings};
 
 use super::{say_whole, value};
 use crate::{
@@ -54,7 +54,7 @@ impl ServerFlags {
     pub(super) fn bind(
         &self,
         cx: &Context,
-        parts: Parts,
+        parts: ServerParts,
         run_flags: Vec<std::ffi::OsString>,
     ) -> Result<Server, UserError> {
         // The server stays and reads the journal once it can; the person who starts it hears of it here.
@@ -63,7 +63,7 @@ impl ServerFlags {
             let hint = error.hint.map(|hint| format!("; {hint}")).unwrap_or_default();
             super::warn(&[format!("{}{hint}", error.message)]);
         }
-        let settings = Settings {
+        let settings = ServerSettings {
             home: cx.home.clone(),
             parts,
             listen: SocketAddr::new(self.listen, self.port),
@@ -90,7 +90,7 @@ impl From<ServeError> for UserError {
 }
 
 pub(super) fn web(cx: &Context, args: &WebArgs) -> Result<u8, UserError> {
-    let server = args.server.bind(cx, Parts::Pages, Vec::new())?;
+    let server = args.server.bind(cx, ServerParts::Pages, Vec::new())?;
     say_whole(server.login_link()?);
     server.run()?;
     Ok(0)

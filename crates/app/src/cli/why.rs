@@ -5,7 +5,7 @@ use dacapo_core::{
     event::{GateRole, LoopEvent},
     ids::RunId,
     text::last_lines,
-    view::{LoopView, Told, UnitStatus, Why, why_run, why_task, why_unit, why_workflow},
+    view::{LoopView, StatusShown, UnitStatus, Why, why_run, why_task, why_unit, why_workflow},
 };
 use dacapo_engine::client::{Client, LoopSeen};
 
@@ -26,7 +26,7 @@ pub(super) struct WhyArgs {
 pub(super) fn why(cx: &Context, args: &WhyArgs) -> Result<u8, UserError> {
     let mut client = cx.client()?;
     let name = cx.name(&client, args.id.as_deref())?;
-    let told = Told::Asked { is_json: args.json };
+    let told = StatusShown::Asked { is_json: args.json };
     if let Some(task) = TaskNotBegun::find(cx, Some(&client), &name)? {
         return shown(args, task.why());
     }

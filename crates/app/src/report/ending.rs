@@ -11,7 +11,7 @@ use dacapo_core::{
     policy::GateSpec,
     receipt::GateProof,
     text::{ansi::readable, columns::wrapped, count},
-    view::{LoopView, StageTaskView, Told, WorkflowView, after_run, until_passed, why, why_task},
+    view::{LoopView, StageTaskView, StatusShown, WorkflowView, after_run, until_passed, why, why_task},
 };
 use dacapo_engine::{
     client::Client,
@@ -52,7 +52,7 @@ pub(crate) fn ending(client: &mut Client, id: &LoopId) -> Result<(), UserError> 
 /// A person who sits in front of the terminal has seen how it ended.
 fn remember(client: &mut Client, id: &str) {
     let is_terminal = std::io::stdout().is_terminal() || std::io::stderr().is_terminal();
-    Context::remember_look(client, id, Told::AtItsEnd { is_terminal });
+    Context::remember_look(client, id, StatusShown::AtItsEnd { is_terminal });
 }
 
 fn lines(view: &LoopView, done: Option<&WorkDone>, gates: &[String]) -> Vec<String> {

@@ -17,7 +17,7 @@ use dacapo_core::{
     view::refused_answer,
     workflow::{
         StepId,
-        machine::{AfterAnswer, EndReason, Work, WorkflowEnvelope, WorkflowEvent},
+        machine::{AfterAnswer, EndReason, StepWorkKind, WorkflowEnvelope, WorkflowEvent},
     },
 };
 use jiff::{Timestamp, Zoned, tz::TimeZone};
@@ -155,12 +155,12 @@ fn describe_workflow(event: &WorkflowEvent) -> String {
         }
         WorkflowEvent::StepStart { step, attempt, work } => {
             let what = match work {
-                Work::Main if *attempt == 1 => return format!("step {step} started"),
-                Work::Main => return format!("step {step} started, attempt {attempt}"),
-                Work::Rework => "an agent makes the changes that the user asked for",
-                Work::Question => "the files that the user is asked about are looked at",
-                Work::Merge => "its changes are brought into the workspace",
-                Work::Check => "its checks run again",
+                StepWorkKind::Main if *attempt == 1 => return format!("step {step} started"),
+                StepWorkKind::Main => return format!("step {step} started, attempt {attempt}"),
+                StepWorkKind::Rework => "an agent makes the changes that the user asked for",
+                StepWorkKind::Question => "the files that the user is asked about are looked at",
+                StepWorkKind::Merge => "its changes are brought into the workspace",
+                StepWorkKind::Check => "its checks run again",
             };
             format!("step {step}: {what}")
         }

@@ -8,7 +8,7 @@ use dacapo_core::{
     unit::schedule::RunMachine,
     view::{LoopView, RunView},
 };
-use dacapo_engine::{observer::Observer, store::Kind};
+use dacapo_engine::{observer::Observer, store::JournalMachine};
 
 use super::out::Out;
 
@@ -23,7 +23,7 @@ impl JsonLines {
     }
 }
 
-impl<M: Kind> Observer<M> for JsonLines {
+impl<M: JournalMachine> Observer<M> for JsonLines {
     fn event(&mut self, envelope: &M::Envelope, _: &M::View) {
         if let Ok(line) = serde_json::to_string(envelope) {
             self.out.write(format!("{line}\n").into_bytes());

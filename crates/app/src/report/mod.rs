@@ -22,7 +22,9 @@ use dacapo_core::{
     unit::schedule::RunMachine,
     view::{after_run, is_stopped},
 };
-use dacapo_engine::{observer::Observer, scheduler::RunFinished, store::Kind, supervisor::Finished};
+use dacapo_engine::{
+    observer::Observer, scheduler::RunFinished, store::JournalMachine, supervisor::Finished,
+};
 
 use screen::Screen;
 
@@ -41,7 +43,7 @@ pub(crate) use workflows::{
 };
 
 /// An observer that shows what it is told on a screen.
-pub(crate) trait LiveView<M: Kind = LoopMachine>: Observer<M> {
+pub(crate) trait LiveView<M: JournalMachine = LoopMachine>: Observer<M> {
     fn screen(&mut self) -> &mut Screen;
 
     /// Shows what agents print from now on, or no longer; says whether it does.
@@ -75,7 +77,10 @@ pub(crate) fn reporter(style: &Style) -> Box<dyn Observer> {
 }
 
 /// The observer that the style asks for; `human` makes the one for people.
-fn in_style<M: Kind>(style: &Style, human: impl FnOnce() -> Box<dyn Observer<M>>) -> Box<dyn Observer<M>>
+fn in_style<M: JournalMachine>(
+    style: &Style,
+    human: impl FnOnce() -> Box<dyn Observer<M>>,
+) -> Box<dyn Observer<M>>
 where
     jsonl::FirstWord: Observer<M>,
 {

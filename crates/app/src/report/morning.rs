@@ -25,7 +25,7 @@ pub(crate) struct MorningLook {
 
 /// How a piece of text is set off. Nothing is said by colour alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Tone {
+enum MorningTone {
     Plain,
     Bold,
     Dim,
@@ -34,7 +34,7 @@ enum Tone {
     Waiting,
 }
 
-impl Tone {
+impl MorningTone {
     fn code(self) -> &'static str {
         match self {
             Self::Plain => "",
@@ -49,14 +49,14 @@ impl Tone {
 
 /// One line, in pieces.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct MorningLine(Vec<(Tone, String)>);
+pub(crate) struct MorningLine(Vec<(MorningTone, String)>);
 
 impl MorningLine {
-    fn of(tone: Tone, text: impl Into<String>) -> Self {
+    fn of(tone: MorningTone, text: impl Into<String>) -> Self {
         Self(vec![(tone, text.into())])
     }
 
-    fn and(mut self, tone: Tone, text: impl Into<String>) -> Self {
+    fn and(mut self, tone: MorningTone, text: impl Into<String>) -> Self {
         self.0.push((tone, text.into()));
         self
     }
@@ -64,7 +64,7 @@ impl MorningLine {
     /// The line as it goes to a terminal: of its escape sequences all are dacapo's own.
     pub(crate) fn rendered(&self, is_coloured: bool) -> String {
         let shown = |text: &str| readable(secrets().redact(text).as_bytes());
-        let piece = |(tone, text): &(Tone, String)| match tone.code() {
+        let piece = |(tone, text): &(MorningTone, String)| match tone.code() {
             code if is_coloured && !code.is_empty() => format!("\x1b[{code}m{}\x1b[0m", shown(text)),
             _ => shown(text),
         };
@@ -78,7 +78,7 @@ const NARROW: usize = 60;
 const STATES: usize = 11;
 
 pub(crate) fn lines(report: &Report, look: &MorningLook) -> Vec<MorningLine> {
-    let mut page = Page { look, report, lines: Vec::new() };
+    let mut page = MorningPage { look, report, lines: Vec::new() };
     page.headline();
     page.needs();
     page.ended();
@@ -86,17 +86,17 @@ pub(crate) fn lines(report: &Report, look: &MorningLook) -> Vec<MorningLine> {
     page.lines
 }
 
-struct Page<'a> {
+struct MorningPage<'a> {
     look: &'a MorningLook,
     report: &'a Report,
     lines: Vec<MorningLine>,
 }
 
-impl Page<'_> {
+impl MorningPage<'_> {
     /// Text behind `indent` blanks, broken between words where it is too wide.
-    fn text(&mut self, indent: usize, tone: Tone, text: &str) {
+    fn text(&mut self, indent: usize, tone: MorningTone, text: &str) {
         for line in wrapped(text, self.look.width.saturating_sub(indent)) {
-            self.lines.push(MorningLine::of(Tone::Plain, " ".repeat(indent)).and(tone, line));
+            self.lines.push(MorningLine::of(MorningTone::Plain, " ".repeat(indent)).and(tone, line));
         }
     }
 
@@ -110,7 +110,7 @@ impl Page<'_> {
         let (since, now) = (self.local(*since), self.local(*at));
         let form = if since.date() == now.date() { "%H:%M" } else { "%Y-%m-%d %H:%M" };
         let head = format!("Since {} ({})", since.strftime(form), whole(long));
-        self.text(0, Tone::Bold, &format!("{head}: {}", sums(totals)));
+        self.text(0, MorningTone::Bold, &format!("{head}: {}", sums(totals)));
     }
 
     fn local(&self, at: Timestamp) -> jiff::Zoned {
@@ -120,22 +120,26 @@ impl Page<'_> {
     fn needs(&mut self) {
         self.gap();
         if self.report.needs.is_empty() {
-            self.text(0, Tone::Plain, "Nothing needs you.");
+            self.text(0, MorningTone::Plain, "Nothing needs you.");
             return;
         }
-        self.text(0, Tone::Bold, &format!("Needs you ({})", self.report.needs.len()));
+        self.text(0, MorningTone::Bold, &format!("Needs you ({})", self.report.needs.len()));
         for need in &self.report.needs {
             self.gap();
             let head = format!("{}, {}{}", need.headline(), self.ago(need.since), self.place(&need.folder));
-            self.text(2, if need.urgency < Urgency::Parked { Tone::Waiting } else { Tone::Plain }, &head);
+            self.text(
+                2,
+                if need.urgency < Urgency::Parked { MorningTone::Waiting } else { MorningTone::Plain },
+                &head,
+            );
             if !need.what.is_empty() {
-                self.text(4, Tone::Plain, &need.what);
+                self.text(4, MorningTone::Plain, &need.what);
             }
             // A command is one line, however narrow the terminal: it is copied.
             self.lines.push(
-                MorningLine::of(Tone::Plain, "    ")
-                    .and(Tone::Dim, "> ")
-                    .and(Tone::Bold, need.command.clone()),
+                MorningLine::of(MorningTone::Plain, "    ")
+                    .and(MorningTone::Dim, "> ")
+                    .and(MorningTone::Bold, need.command.clone()),
             );
         }
     }
@@ -145,13 +149,13 @@ impl Page<'_> {
             return;
         }
         self.gap();
-        self.text(0, Tone::Bold, &format!("Ended ({})", self.report.ended.len()));
+        self.text(0, MorningTone::Bold, &format!("Ended ({})", self.report.ended.len()));
         for entry in &self.report.ended {
             let (word, tone) = match entry.state.as_str() {
-                "completed" => ("done", Tone::Good),
-                "cancelled" => ("cancelled", Tone::Dim),
-                "stopped" => ("stopped", Tone::Waiting),
-                _ => ("failed", Tone::Bad),
+                "completed" => ("done", MorningTone::Good),
+                "cancelled" => ("cancelled", MorningTone::Dim),
+                "stopped" => ("stopped", MorningTone::Waiting),
+                _ => ("failed", MorningTone::Bad),
             };
             let when = match entry.ended_at {
                 Some(at) => format!("{}, after {}", self.ago(at), entry.lasted_ms.human()),
@@ -167,25 +171,25 @@ impl Page<'_> {
             return;
         }
         self.gap();
-        self.text(0, Tone::Bold, &format!("Going on ({})", self.report.open.len()));
+        self.text(0, MorningTone::Bold, &format!("Going on ({})", self.report.open.len()));
         for entry in &self.report.open {
-            let tone = if entry.state == "running" { Tone::Plain } else { Tone::Waiting };
+            let tone = if entry.state == "running" { MorningTone::Plain } else { MorningTone::Waiting };
             let when = format!("began {}", self.ago(entry.started_at));
             self.gap();
             self.entry(entry, &entry.state.clone(), tone, &when);
         }
     }
 
-    fn entry(&mut self, entry: &ReportEntry, word: &str, tone: Tone, when: &str) {
+    fn entry(&mut self, entry: &ReportEntry, word: &str, tone: MorningTone, when: &str) {
         let head = format!("{}, {when}{}", entry.name, self.place(&entry.folder));
         let indent = if self.look.width < NARROW {
-            self.lines.push(MorningLine::of(Tone::Plain, "  ").and(tone, word));
+            self.lines.push(MorningLine::of(MorningTone::Plain, "  ").and(tone, word));
             4
         } else {
             2 + STATES
         };
         let first = self.lines.len();
-        self.text(indent, Tone::Bold, &head);
+        self.text(indent, MorningTone::Bold, &head);
         if self.look.width >= NARROW
             && let Some(line) = self.lines.get_mut(first)
             && let Some(blank) = line.0.first_mut()
@@ -195,21 +199,21 @@ impl Page<'_> {
         // What needs a person stands above, with the reason.
         let is_above = self.report.needs.iter().any(|need| need.id == entry.id);
         if let Some(detail) = entry.detail.as_ref().filter(|_| !is_above && word != "done") {
-            self.text(indent, Tone::Plain, detail);
+            self.text(indent, MorningTone::Plain, detail);
         }
         let facts = facts(entry);
         if !facts.is_empty() {
-            self.text(indent, Tone::Plain, &facts.join(" · "));
+            self.text(indent, MorningTone::Plain, &facts.join(" · "));
         }
         if let Some(parts) = &entry.parts {
-            self.text(indent, Tone::Plain, parts);
+            self.text(indent, MorningTone::Plain, parts);
         }
         if let Some(changed) = entry.changed.as_ref().filter(|changed| changed.count > 0) {
             let shown = changed.some.iter().take(4).cloned().collect::<Vec<_>>();
             let rest = changed.count.saturating_sub(shown.len() as u64);
             let rest = if rest > 0 { format!(" and {rest} more") } else { String::new() };
             let files = count(u32::try_from(changed.count).unwrap_or(u32::MAX), "file");
-            self.text(indent, Tone::Plain, &format!("changed {files}: {}{rest}", shown.join(", ")));
+            self.text(indent, MorningTone::Plain, &format!("changed {files}: {}{rest}", shown.join(", ")));
         }
         let refused: u32 = entry.refusals.iter().map(|(_, times)| times).sum();
         if refused > 0 {
@@ -222,9 +226,9 @@ impl Page<'_> {
                 })
                 .collect();
             let claims = count(refused, "claim");
-            self.text(indent, Tone::Plain, &format!("refused {claims}: {}", kinds.join(", ")));
+            self.text(indent, MorningTone::Plain, &format!("refused {claims}: {}", kinds.join(", ")));
             if let Some(last) = &entry.last_refusal {
-                self.text(indent + 2, Tone::Dim, &format!("the last: {last}"));
+                self.text(indent + 2, MorningTone::Dim, &format!("the last: {last}"));
             }
         }
     }

@@ -19,13 +19,13 @@ const PAUSES: [Duration; 2] = [Duration::from_millis(200), Duration::from_millis
 
 /// Standard output, written by a thread of its own.
 pub(super) struct Out {
-    sender: Option<Sender<Message>>,
+    sender: Option<Sender<OutMessage>>,
     waiting: Arc<AtomicUsize>,
     unsent: Arc<Mutex<Unsent>>,
     done: Receiver<()>,
 }
 
-struct Message {
+struct OutMessage {
     bytes: Vec<u8>,
     is_critical: bool,
 }
@@ -49,13 +49,13 @@ impl Unsent {
 
 impl Out {
     pub(super) fn new() -> Self {
-        let (sender, receiver) = channel::<Message>();
+        let (sender, receiver) = channel::<OutMessage>();
         let (finished, done) = channel();
         let (waiting, unsent) = (Arc::new(AtomicUsize::new(0)), Arc::new(Mutex::new(Unsent::default())));
         let (left, lost) = (Arc::clone(&waiting), Arc::clone(&unsent));
         std::thread::spawn(move || {
             let mut stdout = std::io::stdout();
-            for Message { bytes, is_critical } in receiver {
+            for OutMessage { bytes, is_critical } in receiver {
                 left.fetch_sub(bytes.len(), Ordering::Relaxed);
                 // A reader that went away does not stop a loop.
                 if let Err(error) = deliver(&mut stdout, &bytes, is_critical, std::thread::sleep) {
@@ -74,15 +74,15 @@ impl Out {
 
     /// Writes `bytes` in its turn.
     pub(super) fn write(&self, bytes: Vec<u8>) {
-        self.send(Message { bytes, is_critical: false });
+        self.send(OutMessage { bytes, is_critical: false });
     }
 
     /// The same for what has to arrive: if standard output is busy, it is tried again.
     pub(super) fn write_critical(&self, bytes: Vec<u8>) {
-        self.send(Message { bytes, is_critical: true });
+        self.send(OutMessage { bytes, is_critical: true });
     }
 
-    fn send(&self, message: Message) {
+    fn send(&self, message: OutMessage) {
         self.waiting.fetch_add(message.bytes.len(), Ordering::Relaxed);
         if let Some(sender) = &self.sender {
             let _ = sender.send(message);

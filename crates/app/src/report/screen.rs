@@ -7,7 +7,7 @@ use dacapo_core::text::{
 
 use super::{
     out::{Out, Unsent},
-    terminal::{self, Keys, QuietTerminal},
+    terminal::{self, KeyReading, QuietTerminal},
 };
 
 /// A line with its colour, as the number of an escape sequence; empty for none.
@@ -79,7 +79,7 @@ impl Screen {
             drawn: Vec::new(),
             footer: Vec::new(),
             past: None,
-            quiet: is_live.then(|| QuietTerminal::enter(Keys::Unread)).flatten(),
+            quiet: is_live.then(|| QuietTerminal::enter(KeyReading::Unread)).flatten(),
             reflows: terminal::reflows(|name| std::env::var(name).ok()),
         }
     }
@@ -113,7 +113,7 @@ impl Screen {
     /// Keys are read one by one from now on; false where there is no terminal to read them from.
     pub(crate) fn read_keys(&mut self) -> bool {
         self.quiet = None;
-        self.quiet = self.is_live.then(|| QuietTerminal::enter(Keys::Read)).flatten();
+        self.quiet = self.is_live.then(|| QuietTerminal::enter(KeyReading::Read)).flatten();
         self.quiet.is_some()
     }
 

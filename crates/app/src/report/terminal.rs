@@ -16,7 +16,7 @@ static BEFORE: Mutex<Option<Termios>> = Mutex::new(None);
 
 /// What becomes of keys while the terminal is quiet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Keys {
+pub(crate) enum KeyReading {
     /// They wait for the next program that reads; Ctrl-C is a signal as ever.
     Unread,
     /// Each is read at once, Ctrl-C too.
@@ -25,16 +25,16 @@ pub(crate) enum Keys {
 
 /// A terminal that does not show what is typed. It is put back when this is dropped.
 pub(crate) struct QuietTerminal {
-    keys: Keys,
+    keys: KeyReading,
 }
 
 impl QuietTerminal {
     /// None where standard input is no terminal, or where this process is not in its foreground: the terminal would stop it.
-    pub(crate) fn enter(keys: Keys) -> Option<Self> {
+    pub(crate) fn enter(keys: KeyReading) -> Option<Self> {
         let mut modes = is_ours().then(|| tcgetattr(stdin()).ok()).flatten()?;
         let before = modes.clone();
         modes.local_modes.remove(LocalModes::ECHO | LocalModes::ECHONL);
-        if keys == Keys::Read {
+        if keys == KeyReading::Read {
             modes.local_modes.remove(LocalModes::ICANON | LocalModes::ISIG | LocalModes::IEXTEN);
             modes.special_codes[SpecialCodeIndex::VMIN] = 1;
             modes.special_codes[SpecialCodeIndex::VTIME] = 0;

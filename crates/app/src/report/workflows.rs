@@ -2,14 +2,14 @@
 
 use clap::ValueEnum;
 use dacapo_core::{
-    agent::transcript::Said,
+    agent::transcript::TranscriptEntry,
     event::{Envelope, LoopEvent, Reason},
     text::{ansi::readable, columns::wrapped, count},
     view::WorkflowView,
     workflow::{
-        Form, StepId, StepKind,
-        machine::{EndReason, Standing, WorkflowEnvelope, WorkflowMachine, WorkflowStarted},
-        told::{TellKind, TellMode, Told, WorkflowTeller},
+        StepId, StepKind, WorkflowForm,
+        machine::{EndReason, WorkflowEnvelope, WorkflowMachine, WorkflowStanding, WorkflowStarted},
+        told::{TellKind, TellMode, WorkflowMessage, WorkflowTeller},
     },
 };
 use dacapo_engine::{observer::Observer, performer::WorkflowLeft};
@@ -82,8 +82,8 @@ impl HumanWorkflow {
         }
     }
 
-    fn show(&mut self, told: Option<Told>) {
-        let Some(Told { kind, text }) = told else { return };
+    fn show(&mut self, told: Option<WorkflowMessage>) {
+        let Some(WorkflowMessage { kind, text }) = told else { return };
         match kind {
             TellKind::End => {
                 let block = self.as_block(&text);
@@ -112,7 +112,7 @@ impl HumanWorkflow {
     fn draw(&mut self) {
         let now = Timestamp::now();
         let workflow = self.teller.workflow();
-        let is_loop = workflow.is_some_and(|workflow| workflow.form == Form::Loop);
+        let is_loop = workflow.is_some_and(|workflow| workflow.form == WorkflowForm::Loop);
         let mut lines: Vec<Coloured> = Vec::new();
         for (step, began) in &self.running {
             let turn = SPINNER[self.turn % SPINNER.len()];
@@ -173,7 +173,7 @@ impl Observer<WorkflowMachine> for HumanWorkflow {
         self.show(told);
     }
 
-    fn said(&mut self, _: &StepId, said: &Said) {
+    fn said(&mut self, _: &StepId, said: &TranscriptEntry) {
         let told = self.teller.said(said);
         self.show(told);
     }
@@ -241,7 +241,7 @@ impl WorkflowLines {
         Self { out: Out::new(), run, iterations: BTreeMap::new(), printed: BTreeMap::new() }
     }
 
-    fn say(&self, at: Timestamp, step: &StepId, said: &Said) {
+    fn say(&self, at: Timestamp, step: &StepId, said: &TranscriptEntry) {
         let iteration = self.iterations.get(step).copied().unwrap_or(0);
         if let Some(line) = said_line(at, &self.run, Some(step), iteration, said) {
             self.out.write(format!("{line}\n").into_bytes());
@@ -261,11 +261,13 @@ pub(crate) fn said_line(
     run: &str,
     step: Option<&StepId>,
     iteration: u32,
-    said: &Said,
+    said: &TranscriptEntry,
 ) -> Option<Value> {
     let mut line = match said {
-        Said::Assistant { .. } | Said::Tool { .. } => serde_json::to_value(said).ok()?,
-        Said::Line { .. } | Said::Note { .. } => return None,
+        TranscriptEntry::Assistant { .. } | TranscriptEntry::Tool { .. } => {
+            serde_json::to_value(said).ok()?
+        }
+        TranscriptEntry::Line { .. } | TranscriptEntry::Note { .. } => return None,
     };
     let keys = line.as_object_mut()?;
     keys.insert("at".to_owned(), at.to_string().into());
@@ -308,7 +310,7 @@ impl Observer<WorkflowMachine> for WorkflowLines {
             LoopEvent::AgentExited { .. } => {
                 let text = self.printed.remove(step).unwrap_or_default().trim().to_owned();
                 if !text.is_empty() {
-                    self.say(envelope.at, step, &Said::Assistant { text });
+                    self.say(envelope.at, step, &TranscriptEntry::Assistant { text });
                 }
             }
             _ => {}
@@ -316,9 +318,9 @@ impl Observer<WorkflowMachine> for WorkflowLines {
         self.out.write_critical(format!("{}\n", with_run(envelope, &self.run)).into_bytes());
     }
 
-    fn said(&mut self, step: &StepId, said: &Said) {
+    fn said(&mut self, step: &StepId, said: &TranscriptEntry) {
         match said {
-            Said::Line { text } => {
+            TranscriptEntry::Line { text } => {
                 let printed = self.printed.entry(step.clone()).or_default();
                 printed.push_str(text);
                 printed.push('\n');
@@ -366,32 +368,32 @@ pub(crate) fn last_line_of_workflow(left: &WorkflowLeft) -> u8 {
     let WorkflowLeft { view, standing, exit_code } = left;
     let (id, name) = (&view.id, &view.workflow);
     let (how, hint) = match standing {
-        Standing::Over(end) => {
+        WorkflowStanding::Over(end) => {
             let first = end.detail.lines().next().unwrap_or_default();
             let hint = matches!(end.end, EndReason::Failed | EndReason::Blocked)
                 .then(|| format!("`dacapo resume {id}` tries again what failed"));
             let first = if first.is_empty() { String::new() } else { format!(": {first}") };
             (format!("{}{first}", view.state), hint)
         }
-        Standing::Question(_) => {
+        WorkflowStanding::Question(_) => {
             let asked = view.question.as_ref();
             let first = asked.and_then(|question| question.message.lines().next()).unwrap_or_default();
             let hint = asked.map(|question| format!("{} answers and goes on", question.how_to_answer(id)));
             (format!("stopped (question): {first}"), hint)
         }
-        Standing::Waiting(due) => {
+        WorkflowStanding::Waiting(due) => {
             let due = due.map(|due| format!(" until {}", super::clock(due))).unwrap_or_default();
             (format!("stopped (waiting{due})"), Some(format!("`dacapo resume {id}` goes on when it is due")))
         }
-        Standing::Held { reason: reason @ (Reason::Question | Reason::Waiting), detail } => (
+        WorkflowStanding::Held { reason: reason @ (Reason::Question | Reason::Waiting), detail } => (
             format!("stopped ({}): {detail}", reason.as_str()),
             Some(format!("`dacapo steer {id} \"the answer\"` answers the agent and goes on")),
         ),
-        Standing::Held { reason, detail } => (
+        WorkflowStanding::Held { reason, detail } => (
             format!("stopped ({}): {detail}", reason.as_str()),
             Some(format!("`dacapo resume {id}` goes on with it")),
         ),
-        Standing::Running | Standing::Paused => {
+        WorkflowStanding::Running | WorkflowStanding::Paused => {
             ("stopped".to_owned(), Some(format!("`dacapo resume {id}` goes on with it")))
         }
     };

@@ -11,7 +11,7 @@ use jiff::{Timestamp, tz::TimeZone};
 
 use super::{
     log::{Log, shown},
-    state::{Data, LoopData, Sheet, State, Tab},
+    state::{BoardState, Data, LoopData, Sheet, Tab},
 };
 use crate::error::UserError;
 
@@ -32,7 +32,7 @@ pub(crate) struct Loader {
 
 impl Loader {
     /// Reads what is missing; says whether the screen has something new to show.
-    pub(crate) fn load(&mut self, client: &Client, state: &mut State) -> bool {
+    pub(crate) fn load(&mut self, client: &Client, state: &mut BoardState) -> bool {
         let screen = state.screen().cloned();
         let is_same = match (&self.screen, &screen) {
             (Some(Sheet::Loop { id: a, .. }), Some(Sheet::Loop { id: b, .. })) => a == b,
@@ -62,7 +62,7 @@ impl Loader {
     fn read(
         &mut self,
         client: &Client,
-        state: &mut State,
+        state: &mut BoardState,
         screen: &Sheet,
         is_newer: bool,
     ) -> Result<bool, UserError> {

@@ -46,7 +46,6 @@ pub(crate) enum Tone {
     Bad,
     /// What a person should look at.
     Alert,
-    /// What stands back.
     Quiet,
     Title,
 }

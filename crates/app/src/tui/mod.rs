@@ -36,7 +36,7 @@ use self::{
     herdr::Pane,
     load::Loader,
     look::Theme,
-    state::{Act, Effect, Key, State},
+    state::{Act, BoardEffect, BoardKey, BoardState},
     terminal::OwnTerminal,
     view::Scene,
 };
@@ -54,8 +54,8 @@ const LOG: Duration = Duration::from_millis(200);
 const FILES: Duration = Duration::from_secs(5);
 
 /// What wakes the board up.
-enum News {
-    Key(Key),
+enum BoardNews {
+    Key(BoardKey),
     Paste(String),
     Resize,
     /// Something was recorded.
@@ -91,7 +91,7 @@ pub(crate) fn run(cx: &Context, is_ascii: bool) -> Result<u8, UserError> {
     read_keys(sender.clone());
     let mut app = App {
         client,
-        state: State::new(reader.board(Timestamp::now())),
+        state: BoardState::new(reader.board(Timestamp::now())),
         reader,
         loader: Loader::default(),
         own,
@@ -112,7 +112,7 @@ pub(crate) fn run(cx: &Context, is_ascii: bool) -> Result<u8, UserError> {
 struct App {
     client: Client,
     reader: BoardReader,
-    state: State,
+    state: BoardState,
     loader: Loader,
     own: OwnTerminal,
     look: Theme,
@@ -120,13 +120,13 @@ struct App {
     here: Option<(ProjectId, PathBuf)>,
     read_files: Option<Instant>,
     pane: Option<Pane>,
-    sender: Sender<News>,
+    sender: Sender<BoardNews>,
     /// The second that was last drawn.
     drawn: String,
 }
 
 impl App {
-    fn run(&mut self, news: &Receiver<News>) -> Result<u8, UserError> {
+    fn run(&mut self, news: &Receiver<BoardNews>) -> Result<u8, UserError> {
         self.read_todo();
         self.refresh(true)?;
         loop {
@@ -141,29 +141,29 @@ impl App {
             // What has piled up is taken in at once and drawn once.
             for one in first.into_iter().chain(std::iter::from_fn(|| news.try_recv().ok())) {
                 match one {
-                    News::Change => is_journal = true,
-                    News::End(code) => return Ok(code),
-                    News::Resize => {
+                    BoardNews::Change => is_journal = true,
+                    BoardNews::End(code) => return Ok(code),
+                    BoardNews::Resize => {
                         let _ = self.own.screen.autoresize();
                         is_changed = true;
                     }
-                    News::Continued => {
+                    BoardNews::Continued => {
                         let _ = self.own.draw_all_again();
                         is_changed = true;
                     }
-                    News::Acted { is_bad, words } => {
+                    BoardNews::Acted { is_bad, words } => {
                         self.state.message = Some((is_bad, words));
                         (is_changed, is_journal) = (true, true);
                     }
-                    News::Paste(text) => {
+                    BoardNews::Paste(text) => {
                         for c in text.chars().filter(|c| !c.is_control()) {
                             if self.state.typing != state::Typing::Nothing {
-                                let _ = self.state.press(Key::Char(c));
+                                let _ = self.state.press(BoardKey::Char(c));
                             }
                         }
                         is_changed = true;
                     }
-                    News::Key(key) => {
+                    BoardNews::Key(key) => {
                         is_changed = true;
                         for effect in self.state.press(key) {
                             if let Some(code) = self.perform(effect)? {
@@ -248,28 +248,28 @@ impl App {
     }
 
     /// Does what a key asked for; gives the exit code if the user leaves.
-    fn perform(&mut self, effect: Effect) -> Result<Option<u8>, UserError> {
+    fn perform(&mut self, effect: BoardEffect) -> Result<Option<u8>, UserError> {
         match effect {
-            Effect::Quit => return Ok(Some(0)),
-            Effect::Suspend => {
+            BoardEffect::Quit => return Ok(Some(0)),
+            BoardEffect::Suspend => {
                 self.own
                     .suspend()
                     .map_err(|error| UserError::environment(format!("cannot use the terminal: {error}")))?;
             }
-            Effect::Redraw => {
+            BoardEffect::Redraw => {
                 let _ = self.own.draw_all_again();
             }
-            Effect::Look(id) => {
+            BoardEffect::Look(id) => {
                 // That it cannot be remembered is no reason not to show it.
                 if self.client.look_at(&id).unwrap_or(false) {
                     self.look_at_journal();
                 }
             }
-            Effect::More => {
+            BoardEffect::More => {
                 self.client.more_of_board(&mut self.reader)?;
                 self.state.set_board(self.reader.board(Timestamp::now()));
             }
-            Effect::Act(act) => {
+            BoardEffect::Act(act) => {
                 self.state.message = Some((false, format!("{}{}", act.doing, self.look.more())));
                 perform_act(act, self.sender.clone());
             }
@@ -279,7 +279,7 @@ impl App {
 }
 
 /// Runs a command of dacapo as the user would type it: consent, refusals and hints are the same. Its words come back as news.
-fn perform_act(act: Act, sender: Sender<News>) {
+fn perform_act(act: Act, sender: Sender<BoardNews>) {
     std::thread::spawn(move || {
         let run = std::env::current_exe()
             .and_then(|program| Command::new(program).args(&act.args).stdin(Stdio::null()).output());
@@ -302,21 +302,21 @@ fn perform_act(act: Act, sender: Sender<News>) {
             Err(error) => (true, format!("cannot run dacapo: {error}")),
         };
         let words = dacapo_core::text::visible::visible(&words).replace('\n', " ");
-        let _ = sender.send(News::Acted { is_bad, words });
+        let _ = sender.send(BoardNews::Acted { is_bad, words });
     });
 }
 
 /// Tells of changes, but not more often than a person can see them.
-fn watch(mut watch: ChangeWatch, sender: Sender<News>) {
+fn watch(mut watch: ChangeWatch, sender: Sender<BoardNews>) {
     std::thread::spawn(move || {
-        while watch.wait(LOOK_ANYWAY).is_ok() && sender.send(News::Change).is_ok() {
+        while watch.wait(LOOK_ANYWAY).is_ok() && sender.send(BoardNews::Change).is_ok() {
             std::thread::sleep(BETWEEN_LOOKS);
         }
     });
 }
 
 /// Hears signals, so that a board that is ended by one gives the terminal back.
-fn listen(sender: Sender<News>) -> Result<(), UserError> {
+fn listen(sender: Sender<BoardNews>) -> Result<(), UserError> {
     use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGTERM};
     for (signal, code) in [(SIGHUP, Some(129)), (SIGINT, Some(130)), (SIGTERM, Some(143)), (SIGCONT, None)] {
         let failed = |error: std::io::Error| UserError::environment(format!("cannot hear signals: {error}"));
@@ -326,8 +326,8 @@ fn listen(sender: Sender<News>) -> Result<(), UserError> {
         std::thread::spawn(move || {
             while let Ok(1..) = ours.read(&mut [0]) {
                 let news = match code {
-                    Some(code) => News::End(code),
-                    None => News::Continued,
+                    Some(code) => BoardNews::End(code),
+                    None => BoardNews::Continued,
                 };
                 if sender.send(news).is_err() {
                     return;
@@ -338,13 +338,13 @@ fn listen(sender: Sender<News>) -> Result<(), UserError> {
     Ok(())
 }
 
-fn read_keys(sender: Sender<News>) {
+fn read_keys(sender: Sender<BoardNews>) {
     std::thread::spawn(move || {
         while let Ok(event) = event::read() {
             let news = match event {
-                Event::Key(key) if key.kind != KeyEventKind::Release => key_of(key).map(News::Key),
-                Event::Paste(text) => Some(News::Paste(text)),
-                Event::Resize(..) => Some(News::Resize),
+                Event::Key(key) if key.kind != KeyEventKind::Release => key_of(key).map(BoardNews::Key),
+                Event::Paste(text) => Some(BoardNews::Paste(text)),
+                Event::Resize(..) => Some(BoardNews::Resize),
                 _ => None,
             };
             if news.is_some_and(|news| sender.send(news).is_err()) {
@@ -352,29 +352,29 @@ fn read_keys(sender: Sender<News>) {
             }
         }
         // The terminal is gone.
-        let _ = sender.send(News::End(129));
+        let _ = sender.send(BoardNews::End(129));
     });
 }
 
-fn key_of(event: KeyEvent) -> Option<Key> {
+fn key_of(event: KeyEvent) -> Option<BoardKey> {
     Some(match event.code {
         KeyCode::Char(c) if event.modifiers.contains(KeyModifiers::CONTROL) => {
-            Key::Ctrl(c.to_ascii_lowercase())
+            BoardKey::Ctrl(c.to_ascii_lowercase())
         }
-        KeyCode::Char(c) => Key::Char(c),
-        KeyCode::Enter => Key::Enter,
-        KeyCode::Esc => Key::Esc,
-        KeyCode::Tab => Key::Tab,
-        KeyCode::BackTab => Key::BackTab,
-        KeyCode::Backspace => Key::Backspace,
-        KeyCode::Up => Key::Up,
-        KeyCode::Down => Key::Down,
-        KeyCode::Left => Key::Left,
-        KeyCode::Right => Key::Right,
-        KeyCode::PageUp => Key::PageUp,
-        KeyCode::PageDown => Key::PageDown,
-        KeyCode::Home => Key::Home,
-        KeyCode::End => Key::End,
+        KeyCode::Char(c) => BoardKey::Char(c),
+        KeyCode::Enter => BoardKey::Enter,
+        KeyCode::Esc => BoardKey::Esc,
+        KeyCode::Tab => BoardKey::Tab,
+        KeyCode::BackTab => BoardKey::BackTab,
+        KeyCode::Backspace => BoardKey::Backspace,
+        KeyCode::Up => BoardKey::Up,
+        KeyCode::Down => BoardKey::Down,
+        KeyCode::Left => BoardKey::Left,
+        KeyCode::Right => BoardKey::Right,
+        KeyCode::PageUp => BoardKey::PageUp,
+        KeyCode::PageDown => BoardKey::PageDown,
+        KeyCode::Home => BoardKey::Home,
+        KeyCode::End => BoardKey::End,
         _ => return None,
     })
 }

@@ -22,7 +22,7 @@ use ratatui::{
 
 use super::{
     look::{Theme, Tone, clock, cut, money},
-    state::{Data, LoopData, Sheet, Span, State, Tab},
+    state::{BoardState, Data, LoopData, Sheet, Span, Tab},
     view::{Scene, line, put},
 };
 
@@ -34,7 +34,13 @@ fn one(tone: Tone, text: impl Into<String>) -> Line {
 }
 
 /// Draws a page and says how many lines it has.
-pub(super) fn draw(buffer: &mut Buffer, area: Rect, screen: &Sheet, state: &State, scene: &Scene) -> usize {
+pub(super) fn draw(
+    buffer: &mut Buffer,
+    area: Rect,
+    screen: &Sheet,
+    state: &BoardState,
+    scene: &Scene,
+) -> usize {
     let (head, body): (Vec<Line>, Vec<Line>) = match (screen, &state.data) {
         (Sheet::Help, _) => (vec![one(Tone::Title, "Keys")], help(scene)),
         (Sheet::Needs, _) => needs(state, scene, area.width),
@@ -153,7 +159,7 @@ fn help(scene: &Scene) -> Vec<Line> {
     lines
 }
 
-fn needs(state: &State, scene: &Scene, width: u16) -> (Vec<Line>, Vec<Line>) {
+fn needs(state: &BoardState, scene: &Scene, width: u16) -> (Vec<Line>, Vec<Line>) {
     let look = &scene.look;
     let needs = &state.board.needs;
     let head = match needs.len() {
@@ -275,7 +281,13 @@ fn bar(part: f64, room: usize, look: &Theme) -> String {
     format!("{}{}", "█".repeat(eighths / 8), EIGHTHS[eighths % 8])
 }
 
-fn loop_page(data: &LoopData, tab: Tab, state: &State, scene: &Scene, width: u16) -> (Vec<Line>, Vec<Line>) {
+fn loop_page(
+    data: &LoopData,
+    tab: Tab,
+    state: &BoardState,
+    scene: &Scene,
+    width: u16,
+) -> (Vec<Line>, Vec<Line>) {
     let look = &scene.look;
     let view = &data.view;
     let card = dacapo_core::view::card_of_loop(view);
@@ -352,7 +364,7 @@ fn log_line(text: &str) -> Line {
 }
 
 /// Each iteration: what it claimed, what the gates said, what became of it, what it cost.
-fn timeline(data: &LoopData, state: &State, scene: &Scene, width: u16) -> Vec<Line> {
+fn timeline(data: &LoopData, state: &BoardState, scene: &Scene, width: u16) -> Vec<Line> {
     let look = &scene.look;
     let iterations = &data.page.iterations;
     let row = if state.is_following { iterations.len().saturating_sub(1) } else { state.row };
@@ -458,7 +470,7 @@ fn iteration_line(own: &IterationLine, is_chosen: bool, data: &LoopData, scene: 
     ]
 }
 
-fn diff(data: &LoopData, state: &State) -> Vec<Line> {
+fn diff(data: &LoopData, state: &BoardState) -> Vec<Line> {
     let what = match state.iteration {
         Some(number) => format!("what iteration {number} changed; [ and ] choose another"),
         None => "what the loop changed in all; [ and ] choose an iteration".to_owned(),
@@ -537,7 +549,7 @@ fn receipt_lines(receipt: &Receipt, scene: &Scene) -> Vec<Line> {
 fn units_page(
     card: Option<&Card>,
     page: &RunPage,
-    state: &State,
+    state: &BoardState,
     scene: &Scene,
     width: u16,
 ) -> (Vec<Line>, Vec<Line>) {
@@ -637,7 +649,7 @@ fn units_page(
 fn workflow_page(
     view: &WorkflowView,
     page: &WorkflowPage,
-    state: &State,
+    state: &BoardState,
     scene: &Scene,
 ) -> (Vec<Line>, Vec<Line>) {
     let look = &scene.look;
@@ -705,7 +717,12 @@ fn workflow_page(
     (vec![first, one(Tone::Quiet, "Steps, each below those that it waits for")], lines)
 }
 
-fn task_page(view: &StageTaskView, page: &TaskPage, state: &State, scene: &Scene) -> (Vec<Line>, Vec<Line>) {
+fn task_page(
+    view: &StageTaskView,
+    page: &TaskPage,
+    state: &BoardState,
+    scene: &Scene,
+) -> (Vec<Line>, Vec<Line>) {
     let look = &scene.look;
     let dot = look.dot();
     let shown = |text: &str| dacapo_core::text::visible::visible(text);

@@ -12,7 +12,7 @@ use dacapo_core::{
 
 /// A key, as far as the board knows keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Key {
+pub(crate) enum BoardKey {
     Char(char),
     Enter,
     Esc,
@@ -131,7 +131,6 @@ pub(crate) enum Typing {
         text: String,
         decisions: Vec<String>,
     },
-    /// What is wrong.
     Reject {
         target: String,
         name: String,
@@ -154,7 +153,7 @@ pub(crate) struct Act {
 
 /// What follows from a key besides another state.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Effect {
+pub(crate) enum BoardEffect {
     Quit,
     Suspend,
     Act(Act),
@@ -196,7 +195,7 @@ pub(crate) enum Data {
 
 /// Everything that the screen is drawn from.
 #[derive(Clone, Debug)]
-pub(crate) struct State {
+pub(crate) struct BoardState {
     pub(crate) board: Board,
     /// Screens above the board, the last on top.
     pub(crate) stack: Vec<Sheet>,
@@ -228,7 +227,7 @@ pub(crate) struct State {
     pub(crate) trouble: Option<String>,
 }
 
-impl State {
+impl BoardState {
     pub(crate) fn new(board: Board) -> Self {
         let mut state = Self {
             board,
@@ -386,14 +385,14 @@ impl State {
         }
     }
 
-    fn move_by(&mut self, rows: isize) -> Vec<Effect> {
+    fn move_by(&mut self, rows: isize) -> Vec<BoardEffect> {
         let (lane, index) = self.place;
         let count = self.cards(lane).len();
         let to = index.saturating_add_signed(rows).min(count.saturating_sub(1));
         self.select(lane, to);
         // The end of what was read is in sight.
         if lane == Lane::Done && self.board.has_more && to + 2 >= count && rows > 0 {
-            return vec![Effect::More];
+            return vec![BoardEffect::More];
         }
         Vec::new()
     }
@@ -417,67 +416,67 @@ impl State {
     }
 
     /// What a key does.
-    pub(crate) fn press(&mut self, key: Key) -> Vec<Effect> {
-        if key == Key::Ctrl('z') {
-            return vec![Effect::Suspend];
+    pub(crate) fn press(&mut self, key: BoardKey) -> Vec<BoardEffect> {
+        if key == BoardKey::Ctrl('z') {
+            return vec![BoardEffect::Suspend];
         }
-        if key == Key::Ctrl('l') {
-            return vec![Effect::Redraw];
+        if key == BoardKey::Ctrl('l') {
+            return vec![BoardEffect::Redraw];
         }
         if self.typing != Typing::Nothing {
             return self.type_key(key);
         }
         self.message = None;
         match (self.screen().cloned(), key) {
-            (_, Key::Ctrl('c')) => vec![Effect::Quit],
-            (None, Key::Char('q')) => vec![Effect::Quit],
-            (Some(Sheet::Help), Key::Char('q' | '?')) => self.back(),
-            (Some(_), Key::Char('q')) => vec![Effect::Quit],
-            (None, Key::Esc) => {
+            (_, BoardKey::Ctrl('c')) => vec![BoardEffect::Quit],
+            (None, BoardKey::Char('q')) => vec![BoardEffect::Quit],
+            (Some(Sheet::Help), BoardKey::Char('q' | '?')) => self.back(),
+            (Some(_), BoardKey::Char('q')) => vec![BoardEffect::Quit],
+            (None, BoardKey::Esc) => {
                 self.filter.clear();
                 self.keep_selection();
                 Vec::new()
             }
-            (Some(_), Key::Esc | Key::Backspace) => self.back(),
-            (_, Key::Char('?')) => self.open(Sheet::Help),
-            (_, Key::Char('$')) => self.open(Sheet::Costs { span: Span::Day }),
-            (_, Key::Char('!')) => self.open(Sheet::Needs),
-            (_, Key::Char(':')) => {
+            (Some(_), BoardKey::Esc | BoardKey::Backspace) => self.back(),
+            (_, BoardKey::Char('?')) => self.open(Sheet::Help),
+            (_, BoardKey::Char('$')) => self.open(Sheet::Costs { span: Span::Day }),
+            (_, BoardKey::Char('!')) => self.open(Sheet::Needs),
+            (_, BoardKey::Char(':')) => {
                 self.typing = Typing::Command(String::new());
                 Vec::new()
             }
-            (_, Key::Char('p')) => self.ask(Action::Pause),
-            (_, Key::Char('r')) => self.ask(Action::Resume),
-            (_, Key::Char('c')) => self.ask(Action::Cancel),
-            (_, Key::Char('s')) => self.ask(Action::Steer),
-            (_, Key::Char('a')) => self.ask(Action::Approve),
-            (_, Key::Char('x')) => self.ask(Action::Reject),
-            (_, Key::Char('u')) => self.ask_restore(),
+            (_, BoardKey::Char('p')) => self.ask(Action::Pause),
+            (_, BoardKey::Char('r')) => self.ask(Action::Resume),
+            (_, BoardKey::Char('c')) => self.ask(Action::Cancel),
+            (_, BoardKey::Char('s')) => self.ask(Action::Steer),
+            (_, BoardKey::Char('a')) => self.ask(Action::Approve),
+            (_, BoardKey::Char('x')) => self.ask(Action::Reject),
+            (_, BoardKey::Char('u')) => self.ask_restore(),
             (None, key) => self.press_on_board(key),
             (Some(screen), key) => self.press_on_page(&screen, key),
         }
     }
 
-    fn press_on_board(&mut self, key: Key) -> Vec<Effect> {
+    fn press_on_board(&mut self, key: BoardKey) -> Vec<BoardEffect> {
         let page = isize::try_from(self.cards_room.max(1)).unwrap_or(1);
         match key {
-            Key::Char('j') | Key::Down => return self.move_by(1),
-            Key::Char('k') | Key::Up => return self.move_by(-1),
-            Key::PageDown | Key::Ctrl('d' | 'f') => return self.move_by(page),
-            Key::PageUp | Key::Ctrl('u' | 'b') => return self.move_by(-page),
-            Key::Char('g') | Key::Home => return self.move_by(isize::MIN / 2),
-            Key::Char('G') | Key::End => return self.move_by(isize::MAX / 2),
-            Key::Tab => self.move_lane(1, true),
-            Key::BackTab => self.move_lane(-1, true),
-            Key::Char('h') | Key::Left => self.move_lane(-1, false),
-            Key::Right => self.move_lane(1, false),
-            Key::Char('/') => self.typing = Typing::Filter(self.filter.clone()),
-            Key::Char('n') => self.select_next_need(),
-            Key::Enter => return self.open_selected(None),
-            Key::Char('l') => return self.open_selected(Some(Tab::Log)),
-            Key::Char('d') => return self.open_selected(Some(Tab::Diff)),
-            Key::Char('t') => return self.open_selected(Some(Tab::Timeline)),
-            Key::Char('f') => {
+            BoardKey::Char('j') | BoardKey::Down => return self.move_by(1),
+            BoardKey::Char('k') | BoardKey::Up => return self.move_by(-1),
+            BoardKey::PageDown | BoardKey::Ctrl('d' | 'f') => return self.move_by(page),
+            BoardKey::PageUp | BoardKey::Ctrl('u' | 'b') => return self.move_by(-page),
+            BoardKey::Char('g') | BoardKey::Home => return self.move_by(isize::MIN / 2),
+            BoardKey::Char('G') | BoardKey::End => return self.move_by(isize::MAX / 2),
+            BoardKey::Tab => self.move_lane(1, true),
+            BoardKey::BackTab => self.move_lane(-1, true),
+            BoardKey::Char('h') | BoardKey::Left => self.move_lane(-1, false),
+            BoardKey::Right => self.move_lane(1, false),
+            BoardKey::Char('/') => self.typing = Typing::Filter(self.filter.clone()),
+            BoardKey::Char('n') => self.select_next_need(),
+            BoardKey::Enter => return self.open_selected(None),
+            BoardKey::Char('l') => return self.open_selected(Some(Tab::Log)),
+            BoardKey::Char('d') => return self.open_selected(Some(Tab::Diff)),
+            BoardKey::Char('t') => return self.open_selected(Some(Tab::Timeline)),
+            BoardKey::Char('f') => {
                 let effects = self.open_selected(Some(Tab::Log));
                 self.is_following = true;
                 return effects;
@@ -505,25 +504,27 @@ impl State {
         }
     }
 
-    fn press_on_page(&mut self, screen: &Sheet, key: Key) -> Vec<Effect> {
+    fn press_on_page(&mut self, screen: &Sheet, key: BoardKey) -> Vec<BoardEffect> {
         let page = self.room.saturating_sub(2).max(1);
         let is_list = matches!(screen, Sheet::Run { .. } | Sheet::Needs)
             || matches!(screen, Sheet::Loop { tab: Tab::Timeline, .. });
         match key {
-            Key::Char('j') | Key::Down if is_list => self.move_row(1),
-            Key::Char('k') | Key::Up if is_list => self.move_row(-1),
-            Key::Char('j') | Key::Down => self.scroll_by(1),
-            Key::Char('k') | Key::Up => self.scroll_by(-1),
-            Key::PageDown | Key::Ctrl('d' | 'f') | Key::Char(' ') => self.page_by(page, true, is_list),
-            Key::PageUp | Key::Ctrl('u' | 'b') => self.page_by(page, false, is_list),
-            Key::Char('g') | Key::Home => {
+            BoardKey::Char('j') | BoardKey::Down if is_list => self.move_row(1),
+            BoardKey::Char('k') | BoardKey::Up if is_list => self.move_row(-1),
+            BoardKey::Char('j') | BoardKey::Down => self.scroll_by(1),
+            BoardKey::Char('k') | BoardKey::Up => self.scroll_by(-1),
+            BoardKey::PageDown | BoardKey::Ctrl('d' | 'f') | BoardKey::Char(' ') => {
+                self.page_by(page, true, is_list)
+            }
+            BoardKey::PageUp | BoardKey::Ctrl('u' | 'b') => self.page_by(page, false, is_list),
+            BoardKey::Char('g') | BoardKey::Home => {
                 (self.scroll, self.row, self.is_following) = (0, 0, false);
             }
-            Key::Char('G') | Key::End => {
+            BoardKey::Char('G') | BoardKey::End => {
                 self.row = self.rows().saturating_sub(1);
                 self.scroll_to_end();
             }
-            Key::Char('f') => match screen {
+            BoardKey::Char('f') => match screen {
                 Sheet::Loop { tab: Tab::Log | Tab::Timeline, .. } => {
                     self.is_following = !self.is_following;
                     if self.is_following {
@@ -539,17 +540,17 @@ impl State {
                 }
                 _ => {}
             },
-            Key::Char('l') => self.open_tab(Tab::Log),
-            Key::Char('d') => self.open_tab(Tab::Diff),
-            Key::Char('t') => self.open_tab(Tab::Timeline),
-            Key::Char('o') => self.open_tab(Tab::Prompt),
-            Key::Char('R') => self.open_tab(Tab::Receipt),
-            Key::Char(digit @ '1'..='5') if matches!(screen, Sheet::Loop { .. }) => {
+            BoardKey::Char('l') => self.open_tab(Tab::Log),
+            BoardKey::Char('d') => self.open_tab(Tab::Diff),
+            BoardKey::Char('t') => self.open_tab(Tab::Timeline),
+            BoardKey::Char('o') => self.open_tab(Tab::Prompt),
+            BoardKey::Char('R') => self.open_tab(Tab::Receipt),
+            BoardKey::Char(digit @ '1'..='5') if matches!(screen, Sheet::Loop { .. }) => {
                 let at = digit as usize - '1' as usize;
                 self.open_tab(Tab::ALL[at]);
             }
-            Key::Tab | Key::BackTab | Key::Left | Key::Right => {
-                let by = if matches!(key, Key::Tab | Key::Right) { 1 } else { -1 };
+            BoardKey::Tab | BoardKey::BackTab | BoardKey::Left | BoardKey::Right => {
+                let by = if matches!(key, BoardKey::Tab | BoardKey::Right) { 1 } else { -1 };
                 match screen {
                     Sheet::Loop { tab, .. } => self.set_tab(next_of(&Tab::ALL, *tab, by)),
                     Sheet::Costs { span } => {
@@ -559,14 +560,14 @@ impl State {
                     _ => {}
                 }
             }
-            Key::Char('[' | ']') => self.other_iteration(key == Key::Char(']')),
-            Key::Enter => return self.open_row(screen),
+            BoardKey::Char('[' | ']') => self.other_iteration(key == BoardKey::Char(']')),
+            BoardKey::Enter => return self.open_row(screen),
             _ => {}
         }
         Vec::new()
     }
 
-    fn back(&mut self) -> Vec<Effect> {
+    fn back(&mut self) -> Vec<BoardEffect> {
         self.stack.pop();
         self.fresh_page();
         Vec::new()
@@ -578,7 +579,7 @@ impl State {
         self.data = Data::Nothing;
     }
 
-    fn open(&mut self, screen: Sheet) -> Vec<Effect> {
+    fn open(&mut self, screen: Sheet) -> Vec<BoardEffect> {
         if self.screen() == Some(&screen) {
             return Vec::new();
         }
@@ -594,7 +595,7 @@ impl State {
         });
         self.stack.push(screen);
         self.fresh_page();
-        looked.map(Effect::Look).into_iter().collect()
+        looked.map(BoardEffect::Look).into_iter().collect()
     }
 
     fn replace(&mut self, screen: Sheet) {
@@ -642,7 +643,7 @@ impl State {
     }
 
     /// Opens the page of the card under the cursor, or of its loop with one part of it.
-    fn open_selected(&mut self, tab: Option<Tab>) -> Vec<Effect> {
+    fn open_selected(&mut self, tab: Option<Tab>) -> Vec<BoardEffect> {
         let Some(card) = self.selected_card() else { return Vec::new() };
         let screen = screen_of(card, tab);
         match screen {
@@ -702,7 +703,7 @@ impl State {
         self.is_following && matches!(self.screen(), Some(Sheet::Loop { tab: Tab::Log, .. }))
     }
 
-    fn open_row(&mut self, screen: &Sheet) -> Vec<Effect> {
+    fn open_row(&mut self, screen: &Sheet) -> Vec<BoardEffect> {
         let opened = match (&self.data, screen) {
             (Data::Units(data), _) => {
                 data.1.units.get(self.row).map(|unit| (unit.loop_id.clone(), unit.unit.to_string()))
@@ -767,7 +768,7 @@ impl State {
     }
 
     /// Asks for something, or says why not.
-    fn ask(&mut self, action: Action) -> Vec<Effect> {
+    fn ask(&mut self, action: Action) -> Vec<BoardEffect> {
         let Some(card) = self.acted_on() else {
             self.message = Some((true, format!("there is nothing here to {}", action.as_str())));
             return Vec::new();
@@ -782,7 +783,7 @@ impl State {
             return Vec::new();
         }
         let act = |doing: &str, args: &[&str]| {
-            vec![Effect::Act(Act {
+            vec![BoardEffect::Act(Act {
                 doing: format!("{doing} {name}"),
                 args: args.iter().map(|word| (*word).to_owned()).collect(),
             })]
@@ -825,7 +826,7 @@ impl State {
         }
     }
 
-    fn ask_restore(&mut self) -> Vec<Effect> {
+    fn ask_restore(&mut self) -> Vec<BoardEffect> {
         let found = self.acted_on().and_then(|card| card.loop_id.clone().map(|id| (id, card.name.clone())));
         let id = match self.screen() {
             Some(Sheet::Loop { id, .. }) => Some((id.clone(), id.to_string())),
@@ -849,8 +850,8 @@ impl State {
         Vec::new()
     }
 
-    fn type_key(&mut self, key: Key) -> Vec<Effect> {
-        if matches!(key, Key::Esc | Key::Ctrl('c')) {
+    fn type_key(&mut self, key: BoardKey) -> Vec<BoardEffect> {
+        if matches!(key, BoardKey::Esc | BoardKey::Ctrl('c')) {
             let was_filter = matches!(self.typing, Typing::Filter(_));
             self.typing = Typing::Nothing;
             if was_filter {
@@ -862,13 +863,13 @@ impl State {
         if let Typing::Confirm { act, .. } = &self.typing {
             let act = act.clone();
             self.typing = Typing::Nothing;
-            if matches!(key, Key::Char('y' | 'Y')) {
-                return vec![Effect::Act(act)];
+            if matches!(key, BoardKey::Char('y' | 'Y')) {
+                return vec![BoardEffect::Act(act)];
             }
             self.message = Some((false, "nothing was done".to_owned()));
             return Vec::new();
         }
-        if key == Key::Enter {
+        if key == BoardKey::Enter {
             return self.typed();
         }
         let text = match &mut self.typing {
@@ -877,16 +878,16 @@ impl State {
             Typing::Nothing | Typing::Confirm { .. } => return Vec::new(),
         };
         match key {
-            Key::Char(c) if text.len() < 4000 => text.push(c),
-            Key::Backspace => {
+            BoardKey::Char(c) if text.len() < 4000 => text.push(c),
+            BoardKey::Backspace => {
                 // An empty line is left by going back further.
                 let was_empty = text.pop().is_none();
                 if was_empty && matches!(self.typing, Typing::Command(_)) {
                     self.typing = Typing::Nothing;
                 }
             }
-            Key::Ctrl('u') => text.clear(),
-            Key::Ctrl('w') => {
+            BoardKey::Ctrl('u') => text.clear(),
+            BoardKey::Ctrl('w') => {
                 let kept = text.trim_end().rfind(' ').map_or(0, |at| at + 1);
                 text.truncate(kept);
             }
@@ -899,8 +900,8 @@ impl State {
     }
 
     /// What was typed is done.
-    fn typed(&mut self) -> Vec<Effect> {
-        let act = |doing: String, args: Vec<String>| vec![Effect::Act(Act { doing, args })];
+    fn typed(&mut self) -> Vec<BoardEffect> {
+        let act = |doing: String, args: Vec<String>| vec![BoardEffect::Act(Act { doing, args })];
         match std::mem::replace(&mut self.typing, Typing::Nothing) {
             Typing::Nothing | Typing::Confirm { .. } => Vec::new(),
             Typing::Filter(text) => {
@@ -941,12 +942,12 @@ impl State {
     }
 
     /// What was typed behind a colon.
-    fn command(&mut self, text: &str) -> Vec<Effect> {
+    fn command(&mut self, text: &str) -> Vec<BoardEffect> {
         let (word, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
         let rest = rest.trim();
         match word {
             "" => Vec::new(),
-            "q" | "quit" | "exit" => vec![Effect::Quit],
+            "q" | "quit" | "exit" => vec![BoardEffect::Quit],
             "help" | "h" => self.open(Sheet::Help),
             "costs" | "cost" => self.open(Sheet::Costs { span: Span::Day }),
             "attention" | "needs" | "questions" => self.open(Sheet::Needs),
@@ -976,7 +977,7 @@ impl State {
             "prompt" => self.open_selected_or_tab(Tab::Prompt),
             "receipt" => self.open_selected_or_tab(Tab::Receipt),
             "timeline" => self.open_selected_or_tab(Tab::Timeline),
-            "more" => vec![Effect::More],
+            "more" => vec![BoardEffect::More],
             "pause" => self.ask(Action::Pause),
             "resume" => self.ask(Action::Resume),
             "cancel" => self.ask(Action::Cancel),
@@ -1007,7 +1008,7 @@ impl State {
         }
     }
 
-    fn open_selected_or_tab(&mut self, tab: Tab) -> Vec<Effect> {
+    fn open_selected_or_tab(&mut self, tab: Tab) -> Vec<BoardEffect> {
         if matches!(self.screen(), Some(Sheet::Loop { .. })) {
             self.open_tab(tab);
             return Vec::new();

@@ -7,8 +7,8 @@ use dacapo_core::{
     event::Envelope,
     text::columns::columns,
     view::{
-        Board, BoardFacts, CardKind, Costs, IterationRow, Lane, LoopPage, LoopView, RunPage, RunView,
-        SpendRow, StageTaskView, Standing, TaskPage, TodoTask, UnitView, WorkflowPage, WorkflowView, board,
+        AllViews, Board, BoardFacts, CardKind, Costs, IterationRow, Lane, LoopPage, LoopView, RunPage,
+        RunView, SpendRow, StageTaskView, TaskPage, TodoTask, UnitView, WorkflowPage, WorkflowView, board,
         costs,
     },
 };
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use super::{
     look::Theme,
-    state::{Act, Data, Effect, Key, LoopData, Sheet, Span, State, Tab, Typing},
+    state::{Act, BoardEffect, BoardKey, BoardState, Data, LoopData, Sheet, Span, Tab, Typing},
     view::{self, Scene},
 };
 
@@ -99,7 +99,7 @@ fn workflow() -> WorkflowView {
 }
 
 /// A day in a shop: something in each lane.
-fn standing() -> Standing {
+fn standing() -> AllViews {
     let of_task = |id: &str, name: &str, stage: &str, run: &str| {
         loop_view(
             id,
@@ -108,7 +108,7 @@ fn standing() -> Standing {
         )
     };
     let ralph = json!({"stage": "reviewer", "iteration": 1, "max_iterations": 5, "started_at": at(100), "completion_promise": "X"});
-    Standing {
+    AllViews {
         loops: vec![
             of_task("cccccccccc", "TASK-001", "coder", "tttttttttt"),
             of_task("dddddddddd", "TASK-002", "reviewer", "uuuuuuuuuu"),
@@ -154,7 +154,7 @@ fn standing() -> Standing {
                 json!({"status": "reviewing", "ralph": ralph}),
             ),
         ],
-        ..Standing::default()
+        ..AllViews::default()
     }
 }
 
@@ -181,15 +181,15 @@ fn shop() -> Board {
     board(&standing(), &facts(), at(NOW))
 }
 
-fn state() -> State {
-    State::new(shop())
+fn state() -> BoardState {
+    BoardState::new(shop())
 }
 
 fn scene(look: Theme) -> Scene {
     Scene { look, now: at(NOW), zone: TimeZone::UTC }
 }
 
-fn buffer(state: &mut State, columns: u16, rows: u16, look: Theme) -> Buffer {
+fn buffer(state: &mut BoardState, columns: u16, rows: u16, look: Theme) -> Buffer {
     let mut terminal = Terminal::new(TestBackend::new(columns, rows)).unwrap();
     terminal
         .draw(|frame| {
@@ -222,12 +222,14 @@ fn text(buffer: &Buffer) -> String {
     lines.join("\n").trim_end().to_owned()
 }
 
-fn picture(state: &mut State, columns: u16, rows: u16) -> String {
+fn picture(state: &mut BoardState, columns: u16, rows: u16) -> String {
     text(&buffer(state, columns, rows, PLAIN))
 }
 
-fn type_keys(state: &mut State, keys: &str) -> Vec<Effect> {
-    keys.chars().flat_map(|c| state.press(if c == '\n' { Key::Enter } else { Key::Char(c) })).collect()
+fn type_keys(state: &mut BoardState, keys: &str) -> Vec<BoardEffect> {
+    keys.chars()
+        .flat_map(|c| state.press(if c == '\n' { BoardKey::Enter } else { BoardKey::Char(c) }))
+        .collect()
 }
 
 fn events() -> Vec<Envelope> {
@@ -298,7 +300,7 @@ fn loop_data() -> LoopData {
     }
 }
 
-fn on_loop(tab: Tab) -> State {
+fn on_loop(tab: Tab) -> BoardState {
     let mut state = state();
     state.stack.push(Sheet::Loop { id: "aaaaaaaaaa".parse().unwrap(), tab });
     state.data = Data::Loop(Box::new(loop_data()));
@@ -337,7 +339,7 @@ fn a_wide_terminal_has_every_lane_and_a_box_for_each_agent() {
 
 #[test]
 fn a_board_without_cards_says_how_to_begin() {
-    let mut empty = State::new(board(&Standing::default(), &BoardFacts::default(), at(0)));
+    let mut empty = BoardState::new(board(&AllViews::default(), &BoardFacts::default(), at(0)));
     insta::assert_snapshot!("board_empty", picture(&mut empty, 80, 24));
 }
 
@@ -424,8 +426,8 @@ fn a_run_of_units_has_its_graph_and_its_train() {
         event(60, "auth", json!({"type": "unit.started", "slot": 2})),
     ];
     let standing =
-        Standing { loops: vec![auth.clone()], runs: vec![(run(), units.clone())], ..Standing::default() };
-    let mut state = State::new(board(
+        AllViews { loops: vec![auth.clone()], runs: vec![(run(), units.clone())], ..AllViews::default() };
+    let mut state = BoardState::new(board(
         &standing,
         &BoardFacts { since: at(-9), marked_since: at(-9), ..BoardFacts::default() },
         at(NOW),
@@ -435,15 +437,15 @@ fn a_run_of_units_has_its_graph_and_its_train() {
     let page = RunPage::of(&run(), &units, &[auth], &events);
     state.data = Data::Units(Box::new((run(), page)));
     insta::assert_snapshot!("run_of_units", picture(&mut state, 90, 20));
-    state.press(Key::Char('j'));
-    assert_eq!(state.press(Key::Enter), [Effect::Look("hhhhhhhhhh".into())]);
+    state.press(BoardKey::Char('j'));
+    assert_eq!(state.press(BoardKey::Enter), [BoardEffect::Look("hhhhhhhhhh".into())]);
     assert_eq!(state.screen(), Some(&Sheet::Loop { id: "hhhhhhhhhh".parse().unwrap(), tab: Tab::Timeline }));
 }
 
 #[test]
 fn a_workflow_has_its_steps_and_its_question_and_a_decision_is_one_that_is_offered() {
-    let standing = Standing { workflows: vec![workflow()], ..Standing::default() };
-    let mut state = State::new(board(&standing, &facts(), at(NOW)));
+    let standing = AllViews { workflows: vec![workflow()], ..AllViews::default() };
+    let mut state = BoardState::new(board(&standing, &facts(), at(NOW)));
     state.stack.push(Sheet::Run { id: "wwwwwwwwww".into(), kind: CardKind::Workflow });
     state.data = Data::Workflow(Box::new((workflow(), WorkflowPage::of(&workflow(), None, &[]))));
     insta::assert_snapshot!("workflow", picture(&mut state, 80, 18));
@@ -453,7 +455,7 @@ fn a_workflow_has_its_steps_and_its_question_and_a_decision_is_one_that_is_offer
         doing: "answering release".into(),
         args: ["approve", "wwwwwwwwww", "--decision", "ship"].map(str::to_owned).to_vec(),
     };
-    assert_eq!(type_keys(&mut state, "aship\n"), [Effect::Act(act)]);
+    assert_eq!(type_keys(&mut state, "aship\n"), [BoardEffect::Act(act)]);
 }
 
 #[test]
@@ -497,14 +499,14 @@ fn day() -> Costs {
 #[test]
 fn costs_needs_and_help_are_screens_of_their_own() {
     let mut own = state();
-    own.press(Key::Char('$'));
+    own.press(BoardKey::Char('$'));
     own.data = Data::Costs(Box::new(day()));
     insta::assert_snapshot!("costs", picture(&mut own, 80, 24));
     let mut own = state();
-    own.press(Key::Char('!'));
+    own.press(BoardKey::Char('!'));
     insta::assert_snapshot!("needs", picture(&mut own, 80, 24));
     let mut own = state();
-    own.press(Key::Char('?'));
+    own.press(BoardKey::Char('?'));
     insta::assert_snapshot!("help", picture(&mut own, 80, 34));
 }
 
@@ -513,7 +515,7 @@ fn what_is_typed_stands_in_the_last_line() {
     let mut own = state();
     type_keys(&mut own, "/log");
     insta::assert_snapshot!("filter", picture(&mut own, 80, 24));
-    let last = |own: &mut State| picture(own, 80, 24).lines().last().unwrap_or_default().to_owned();
+    let last = |own: &mut BoardState| picture(own, 80, 24).lines().last().unwrap_or_default().to_owned();
     for (keys, line) in [
         (":open TASK-001", ":open TASK-001"),
         ("c", "Cancel fix-tests for good? (its agent is ended; its fil…y yes, any other key no"),
@@ -532,9 +534,9 @@ fn what_is_typed_stands_in_the_last_line() {
 
 #[test]
 fn keys_move_open_and_ask() {
-    let select = |state: &State| state.selected.clone().unwrap_or_default();
+    let select = |state: &BoardState| state.selected.clone().unwrap_or_default();
     let act = |doing: &str, args: &[&str]| {
-        vec![Effect::Act(Act {
+        vec![BoardEffect::Act(Act {
             doing: doing.into(),
             args: args.iter().map(|word| (*word).to_owned()).collect(),
         })]
@@ -543,18 +545,18 @@ fn keys_move_open_and_ask() {
     let mut own = state();
     assert_eq!(select(&own), "aaaaaaaaaa");
     for (key, id) in [
-        (Key::Tab, "bbbbbbbbbb"),
-        (Key::Char('j'), "gggggggggg"),
-        (Key::Char('j'), "gggggggggg"),
-        (Key::Char('k'), "bbbbbbbbbb"),
-        (Key::Tab, "eeeeeeeeee"),
-        (Key::Tab, "todo/shop/TASK-003"),
-        (Key::BackTab, "eeeeeeeeee"),
-        (Key::Char('G'), "ffffffffff"),
-        (Key::Char('g'), "eeeeeeeeee"),
-        (Key::Left, "bbbbbbbbbb"),
-        (Key::Char('h'), "aaaaaaaaaa"),
-        (Key::Char('n'), "bbbbbbbbbb"),
+        (BoardKey::Tab, "bbbbbbbbbb"),
+        (BoardKey::Char('j'), "gggggggggg"),
+        (BoardKey::Char('j'), "gggggggggg"),
+        (BoardKey::Char('k'), "bbbbbbbbbb"),
+        (BoardKey::Tab, "eeeeeeeeee"),
+        (BoardKey::Tab, "todo/shop/TASK-003"),
+        (BoardKey::BackTab, "eeeeeeeeee"),
+        (BoardKey::Char('G'), "ffffffffff"),
+        (BoardKey::Char('g'), "eeeeeeeeee"),
+        (BoardKey::Left, "bbbbbbbbbb"),
+        (BoardKey::Char('h'), "aaaaaaaaaa"),
+        (BoardKey::Char('n'), "bbbbbbbbbb"),
     ] {
         assert_eq!(own.press(key), [], "{key:?}");
         assert_eq!(select(&own), id, "{key:?}");
@@ -570,47 +572,47 @@ fn keys_move_open_and_ask() {
         (":steer use pnpm\n", act("steering fix-tests", &["steer", "aaaaaaaaaa", "use pnpm"])),
         (":cancel\ny", act("cancelling fix-tests", &["cancel", "aaaaaaaaaa"])),
         ("r", vec![]),
-        ("q", vec![Effect::Quit]),
-        (":q\n", vec![Effect::Quit]),
-        ("\n", vec![Effect::Look("aaaaaaaaaa".into())]),
-        ("l", vec![Effect::Look("aaaaaaaaaa".into())]),
+        ("q", vec![BoardEffect::Quit]),
+        (":q\n", vec![BoardEffect::Quit]),
+        ("\n", vec![BoardEffect::Look("aaaaaaaaaa".into())]),
+        ("l", vec![BoardEffect::Look("aaaaaaaaaa".into())]),
     ] {
         let mut own = state();
         assert_eq!(type_keys(&mut own, keys), effects, "{keys:?}");
         assert_eq!(own.typing, Typing::Nothing, "{keys:?}");
     }
     let mut own = state();
-    own.press(Key::Tab);
-    assert_eq!(own.press(Key::Char('r')), act("resuming docs", &["resume", "bbbbbbbbbb", "--detach"]));
-    assert_eq!(own.press(Key::Ctrl('z')), [Effect::Suspend]);
-    own.press(Key::Char('s'));
-    own.press(Key::Esc);
+    own.press(BoardKey::Tab);
+    assert_eq!(own.press(BoardKey::Char('r')), act("resuming docs", &["resume", "bbbbbbbbbb", "--detach"]));
+    assert_eq!(own.press(BoardKey::Ctrl('z')), [BoardEffect::Suspend]);
+    own.press(BoardKey::Char('s'));
+    own.press(BoardKey::Esc);
     assert_eq!(
-        (own.press(Key::Char('d')), own.typing.clone()),
-        (vec![Effect::Look("bbbbbbbbbb".into())], Typing::Nothing)
+        (own.press(BoardKey::Char('d')), own.typing.clone()),
+        (vec![BoardEffect::Look("bbbbbbbbbb".into())], Typing::Nothing)
     );
     assert!(matches!(own.screen(), Some(Sheet::Loop { tab: Tab::Diff, .. })));
-    own.press(Key::Char('l'));
+    own.press(BoardKey::Char('l'));
     assert!(matches!(own.screen(), Some(Sheet::Loop { tab: Tab::Log, .. })));
-    own.press(Key::Esc);
+    own.press(BoardKey::Esc);
     assert_eq!(own.screen(), None);
-    own.press(Key::Char('/'));
+    own.press(BoardKey::Char('/'));
     type_keys(&mut own, "dark\n");
     assert_eq!((own.lanes(), select(&own)), (vec![Lane::Todo], "todo/shop/TASK-003".to_owned()));
-    assert_eq!(own.press(Key::Enter), []);
+    assert_eq!(own.press(BoardKey::Enter), []);
     assert_eq!(
         own.message.as_ref().map(|(_, words)| words.as_str()),
         Some("TASK-003 was not run yet; `dacapo task run TASK-003`")
     );
-    own.press(Key::Esc);
+    own.press(BoardKey::Esc);
     assert_eq!(own.lanes().len(), 6);
 }
 
 #[test]
 fn the_cursor_stays_on_its_card_wherever_the_card_goes() {
     let mut own = state();
-    own.press(Key::Tab);
-    own.press(Key::Tab);
+    own.press(BoardKey::Tab);
+    own.press(BoardKey::Tab);
     assert_eq!(own.selected.as_deref(), Some("eeeeeeeeee"));
     let before = picture(&mut own, 80, 24);
     // Something else ends: it stands above, and what is read stays where it is.
@@ -643,20 +645,20 @@ fn the_cursor_stays_on_its_card_wherever_the_card_goes() {
 #[test]
 fn a_log_that_is_read_does_not_move_and_one_that_is_followed_does() {
     let mut own = on_loop(Tab::Log);
-    let fill = |own: &mut State, count: usize| {
+    let fill = |own: &mut BoardState, count: usize| {
         if let Data::Loop(data) = &mut own.data {
             data.log = (0..count).map(|number| format!("line {number}")).collect();
         }
     };
     fill(&mut own, 100);
     assert!(picture(&mut own, 80, 24).contains("line 99"));
-    own.press(Key::Char('k'));
+    own.press(BoardKey::Char('k'));
     let read = picture(&mut own, 80, 24);
     assert!(!read.contains("line 99") && read.contains("line 98"), "{read}");
     fill(&mut own, 200);
     let later = picture(&mut own, 80, 24);
     assert_eq!(read, later, "not moved");
-    own.press(Key::Char('f'));
+    own.press(BoardKey::Char('f'));
     assert!(picture(&mut own, 80, 24).contains("line 199"));
 }
 
@@ -665,8 +667,8 @@ fn a_loop_that_vanishes_while_it_is_open_is_told() {
     let mut own = on_loop(Tab::Timeline);
     own.data = Data::Gone("aaaaaaaaaa is not in the journal any more; Esc goes back".into());
     assert!(picture(&mut own, 80, 24).contains("is not in the journal any more"));
-    own.set_board(board(&Standing::default(), &BoardFacts::default(), at(NOW)));
-    assert_eq!(own.press(Key::Char('p')), []);
+    own.set_board(board(&AllViews::default(), &BoardFacts::default(), at(NOW)));
+    assert_eq!(own.press(BoardKey::Char('p')), []);
     assert!(picture(&mut own, 80, 24).contains("nothing here to pause"));
 }
 
@@ -687,7 +689,7 @@ fn nothing_hostile_reaches_the_terminal() {
     let mut screens = vec![None, Some(Sheet::Needs)];
     screens.push(Some(Sheet::Loop { id: "aaaaaaaaaa".parse().unwrap(), tab: Tab::Timeline }));
     for screen in screens {
-        let mut own = State::new(all.clone());
+        let mut own = BoardState::new(all.clone());
         own.stack.extend(screen);
         let mut data = loop_data();
         data.view = standing.loops[2].clone();

@@ -15,7 +15,7 @@ use ratatui::{
 use super::{
     look::{Theme, Tone, cut, money, plain},
     pages,
-    state::{Sheet, State, Typing},
+    state::{BoardState, Sheet, Typing},
 };
 
 /// The smallest terminal that the board is drawn in.
@@ -82,7 +82,7 @@ pub(crate) struct Scene {
 }
 
 /// Draws everything; says where the cursor of the terminal stands while a line is typed, and how many lines the page has.
-pub(crate) fn draw(buffer: &mut Buffer, state: &State, scene: &Scene) -> (Option<Position>, usize) {
+pub(crate) fn draw(buffer: &mut Buffer, state: &BoardState, scene: &Scene) -> (Option<Position>, usize) {
     let area = buffer.area;
     if area.width < LEAST.0 || area.height < LEAST.1 {
         let words = format!("{}x{}: needs {}x{}", area.width, area.height, LEAST.0, LEAST.1);
@@ -122,7 +122,7 @@ pub(crate) fn line(area: Rect, at: u16) -> Rect {
     Rect { y: area.y + at.min(area.height), height, ..area }
 }
 
-fn header(buffer: &mut Buffer, area: Rect, state: &State, scene: &Scene) {
+fn header(buffer: &mut Buffer, area: Rect, state: &BoardState, scene: &Scene) {
     let look = &scene.look;
     let totals = &state.board.totals;
     let bar = Style::default().add_modifier(Modifier::REVERSED);
@@ -143,7 +143,7 @@ fn header(buffer: &mut Buffer, area: Rect, state: &State, scene: &Scene) {
 }
 
 /// The last line: what is typed, what was said, or which keys there are.
-fn footer(buffer: &mut Buffer, area: Rect, state: &State, scene: &Scene) -> Option<Position> {
+fn footer(buffer: &mut Buffer, area: Rect, state: &BoardState, scene: &Scene) -> Option<Position> {
     let look = &scene.look;
     let typed = |buffer: &mut Buffer, before: &str, text: &str| {
         let at = put(buffer, area, 0, before, look.style(Tone::Alert), look);
@@ -230,7 +230,7 @@ fn footer(buffer: &mut Buffer, area: Rect, state: &State, scene: &Scene) -> Opti
     None
 }
 
-fn board(buffer: &mut Buffer, places: &Places, state: &State, scene: &Scene) {
+fn board(buffer: &mut Buffer, places: &Places, state: &BoardState, scene: &Scene) {
     let look = &scene.look;
     let lanes = state.lanes();
     if lanes.is_empty() {
@@ -275,7 +275,7 @@ fn board(buffer: &mut Buffer, places: &Places, state: &State, scene: &Scene) {
 }
 
 /// The columns of the lanes that have room, and the first lane among them: the one with the cursor is in sight.
-fn lane_columns(area: Rect, fitting: usize, lanes: &[Lane], state: &State) -> (Vec<Rect>, usize) {
+fn lane_columns(area: Rect, fitting: usize, lanes: &[Lane], state: &BoardState) -> (Vec<Rect>, usize) {
     let chosen =
         state.selected_card().and_then(|card| lanes.iter().position(|lane| *lane == card.lane)).unwrap_or(0);
     let first = (chosen + 1).saturating_sub(fitting).min(lanes.len() - fitting);
@@ -284,7 +284,7 @@ fn lane_columns(area: Rect, fitting: usize, lanes: &[Lane], state: &State) -> (V
     ((0..fitting).map(column).collect(), first)
 }
 
-fn draw_lane(buffer: &mut Buffer, area: Rect, lane: Lane, card: u16, state: &State, scene: &Scene) {
+fn draw_lane(buffer: &mut Buffer, area: Rect, lane: Lane, card: u16, state: &BoardState, scene: &Scene) {
     let look = &scene.look;
     let cards = state.cards(lane);
     let is_chosen = state.selected_card().is_some_and(|card| card.lane == lane);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use dacapo_serve::{Access, Parts, Route, openapi, table};
+use dacapo_serve::{Access, Route, ServerParts, openapi, table};
 use dacapo_testkit::wait_until;
 use serde_json::{Value, json};
 
@@ -112,9 +112,9 @@ fn the_document_is_made_from_the_routes() {
     let env = world();
     let server = Server::web(&env, &[]);
     let document = server.json("/api/openapi.json");
-    assert_eq!(document, openapi::of(Parts::Pages));
+    assert_eq!(document, openapi::of(ServerParts::Pages));
     assert_eq!(document["openapi"], "3.1.0");
-    for parts in [Parts::Pages, Parts::Messages] {
+    for parts in [ServerParts::Pages, ServerParts::Messages] {
         let document = openapi::of(parts);
         let listed: BTreeSet<(String, String)> = document["paths"]
             .as_object()
@@ -131,7 +131,7 @@ fn the_document_is_made_from_the_routes() {
     }
     // Messages come in under `serve` alone.
     let of = |parts| table(parts).into_iter().map(|route| route.path).collect::<BTreeSet<_>>();
-    let (web, serve) = (of(Parts::Pages), of(Parts::Messages));
+    let (web, serve) = (of(ServerParts::Pages), of(ServerParts::Messages));
     assert!(web.iter().all(|path| !path.starts_with("/test/")), "{web:?}");
     assert!(serve.iter().all(|path| *path != "/"), "{serve:?}");
 }
@@ -143,7 +143,7 @@ fn the_reference_lists_every_route() {
     let mut text = "# Routes of the server\n\n<!-- Generated from the code: DACAPO_UPDATE_DOCS=1 cargo test -p dacapo --test web reference -->\n\n\
         `dacapo web` has the API and the pages, `dacapo serve` the API and messages. How to call them: [guide](../guide/server.md).\n"
         .to_owned();
-    let (web, serve) = (table(Parts::Pages), table(Parts::Messages));
+    let (web, serve) = (table(ServerParts::Pages), table(ServerParts::Messages));
     let is_in = |routes: &[Route], route: &Route| {
         routes.iter().any(|own| (own.path, own.verb) == (route.path, route.verb))
     };

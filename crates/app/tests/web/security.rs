@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use dacapo_serve::{Access, Parts, Route, Verb, table};
+use dacapo_serve::{Access, Route, ServerParts, Verb, table};
 use dacapo_testkit::TestEnv;
 
 use crate::support::{LONG, Reply, Server, head, looped, newest, world};
@@ -42,20 +42,20 @@ impl Attack {
 struct Target {
     env: TestEnv,
     server: Server,
-    parts: Parts,
+    parts: ServerParts,
     loop_id: String,
     cookie: Option<String>,
 }
 
 impl Target {
-    fn new(parts: Parts) -> Self {
+    fn new(parts: ServerParts) -> Self {
         let env = world();
         let loop_id = looped(&env, "promise", &[]);
         let server = match parts {
-            Parts::Pages => Server::web(&env, &["--allow-control"]),
-            Parts::Messages => Server::start(&env, &["serve", "--port", "0", "--allow-control"]),
+            ServerParts::Pages => Server::web(&env, &["--allow-control"]),
+            ServerParts::Messages => Server::start(&env, &["serve", "--port", "0", "--allow-control"]),
         };
-        let cookie = (parts == Parts::Pages).then(|| server.login());
+        let cookie = (parts == ServerParts::Pages).then(|| server.login());
         Self { env, server, parts, loop_id, cookie }
     }
 
@@ -261,7 +261,7 @@ fn journal(env: &TestEnv) -> (usize, i64) {
     (env.events(None).len(), requests)
 }
 
-fn attack_everything(parts: Parts) {
+fn attack_everything(parts: ServerParts) {
     let target = Target::new(parts);
     let before = journal(&target.env);
     let memory = target.memory();
@@ -279,22 +279,22 @@ fn attack_everything(parts: Parts) {
 
 #[test]
 fn no_unwanted_caller_gets_through_to_the_page() {
-    attack_everything(Parts::Pages);
+    attack_everything(ServerParts::Pages);
 }
 
 #[test]
 fn no_unwanted_caller_gets_through_to_messages() {
-    attack_everything(Parts::Messages);
+    attack_everything(ServerParts::Messages);
 }
 
 /// Clients that say a part and then nothing, one for each route, do not keep the server from others, and are given up.
 #[test]
 fn slow_clients_are_given_up() {
-    let target = Target::new(Parts::Pages);
+    let target = Target::new(ServerParts::Pages);
     let (host, bearer) = (target.server.host(), target.server.bearer());
     let headers = [("Host", host.as_str()), ("Authorization", &bearer), ("Content-Type", "application/json")];
     let mut slow = Vec::new();
-    for route in &table(Parts::Pages) {
+    for route in &table(ServerParts::Pages) {
         let path = target.path(route, None);
         let whole = head(route.verb.as_str(), &path, &headers, Some(10));
         let mut stream = target.server.connect();

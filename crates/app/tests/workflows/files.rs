@@ -137,36 +137,38 @@ fn every_key_is_in_the_reference() {
 /// The page, made from the table of keys.
 fn reference() -> String {
     use dacapo_core::workflow::{
-        keys::{SECTIONS, Section, Value},
+        keys::{SECTIONS, SectionSpec, ValueSpec},
         template::NAMED,
     };
     let mut page = "# Workflow files\n\n<!-- Generated from the code: DACAPO_UPDATE_DOCS=1 cargo test -p dacapo --test workflows reference -->\n\n\
         What a file in `.dacapo/workflows` may hold. How to write one is in [the guide](../guide/workflows.md); `dacapo workflow schema`\n\
         prints the same as a JSON Schema. Any other key is an error that names the nearest known one.\n"
         .to_owned();
-    let link = |section: &Section| format!("[{0}](#{0})", section.name);
+    let link = |section: &SectionSpec| format!("[{0}](#{0})", section.name);
     for section in SECTIONS {
         page += &format!("\n## {}\n\n{}\n\n| key | value | |\n|---|---|---|\n", section.name, section.about);
         for key in section.keys {
             let value = match &key.value {
-                Value::Text => "text".to_owned(),
-                Value::Truth => "`true`, `false`".to_owned(),
-                Value::Count { least, most: 1_000_000_000.. } => format!("whole number from {least}"),
-                Value::Count { least, most } => format!("whole number from {least} to {most}"),
-                Value::Choice(words) => {
+                ValueSpec::Text => "text".to_owned(),
+                ValueSpec::Truth => "`true`, `false`".to_owned(),
+                ValueSpec::Count { least, most: 1_000_000_000.. } => format!("whole number from {least}"),
+                ValueSpec::Count { least, most } => format!("whole number from {least} to {most}"),
+                ValueSpec::Choice(words) => {
                     words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
                 }
-                Value::Duration => "duration such as `90s`, or milliseconds".to_owned(),
-                Value::Dollars => "US dollars, like `2.50`".to_owned(),
-                Value::Words => "list of words".to_owned(),
-                Value::Time => "time, like `2027-01-31T08:00:00Z`".to_owned(),
-                Value::Section(section) => link(section),
-                Value::TextOrSection(section, key) => format!("{}, or the text of `{key}`", link(section)),
-                Value::Sections(section) => format!("list of {}", link(section)),
-                Value::TextsOrSections(section, key) => {
+                ValueSpec::Duration => "duration such as `90s`, or milliseconds".to_owned(),
+                ValueSpec::Dollars => "US dollars, like `2.50`".to_owned(),
+                ValueSpec::Words => "list of words".to_owned(),
+                ValueSpec::Time => "time, like `2027-01-31T08:00:00Z`".to_owned(),
+                ValueSpec::Section(section) => link(section),
+                ValueSpec::TextOrSection(section, key) => {
+                    format!("{}, or the text of `{key}`", link(section))
+                }
+                ValueSpec::Sections(section) => format!("list of {}", link(section)),
+                ValueSpec::TextsOrSections(section, key) => {
                     format!("list of {} or of texts (`{key}`)", link(section))
                 }
-                Value::Schema => "JSON Schema".to_owned(),
+                ValueSpec::Schema => "JSON Schema".to_owned(),
             };
             let need = if key.is_required { " **Needed.**" } else { "" };
             page += &format!("| `{}` | {value} | {}.{need} |\n", key.name, key.about.replace('|', "\\|"));

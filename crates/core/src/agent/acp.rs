@@ -119,7 +119,7 @@ pub struct AcpConversation {
 }
 
 #[derive(Deserialize)]
-struct Message<'a> {
+struct AcpMessage<'a> {
     #[serde(borrow, default)]
     id: Option<&'a RawValue>,
     #[serde(borrow, default)]
@@ -198,7 +198,9 @@ impl AcpConversation {
     }
 
     fn hear_line(&mut self, line: &[u8]) -> Vec<AcpStep> {
-        let Ok(message) = serde_json::from_slice::<Message<'_>>(line.trim_ascii()) else { return Vec::new() };
+        let Ok(message) = serde_json::from_slice::<AcpMessage<'_>>(line.trim_ascii()) else {
+            return Vec::new();
+        };
         match (message.method.as_deref(), message.id) {
             (Some(method), Some(id)) => self.asked(method, id, message.params),
             (Some(_), None) => Vec::new(),

@@ -7,7 +7,8 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-pub(super) type Variable = (OsString, OsString);
+/// A name and a value of an environment.
+pub type EnvironmentVariable = (OsString, OsString);
 
 /// What an agent inherits of the caller's environment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -90,11 +91,11 @@ pub fn is_provider_key(name: &str) -> bool {
 /// caller's own `DACAPO_*`, with what the agent is `given` and then `own` on top. Nothing the caller set can outrank
 /// `own` (req 93).
 pub fn agent_environment(
-    caller: &[Variable],
+    caller: &[EnvironmentVariable],
     rule: EnvironmentRule,
     given: &BTreeMap<String, String>,
     own: &[(&str, &OsStr)],
-) -> Vec<Variable> {
+) -> Vec<EnvironmentVariable> {
     let mut all: Vec<(&str, &OsStr)> = given
         .iter()
         .filter(|(name, _)| !own.iter().any(|(own, _)| own == name))
@@ -116,7 +117,7 @@ pub fn agent_environment(
 }
 
 /// The environment of a gate: an agent's, less provider keys, with search paths that do not begin with the folder it runs in.
-pub fn gate_environment(caller: &[Variable], own: &[(&str, &OsStr)]) -> Vec<Variable> {
+pub fn gate_environment(caller: &[EnvironmentVariable], own: &[(&str, &OsStr)]) -> Vec<EnvironmentVariable> {
     let mut variables = filtered(caller, own, |name| is_nested_agent_marker(name) || is_provider_key(name));
     for (name, value) in &mut variables {
         if SEARCH_PATHS.iter().any(|path| name == path)
@@ -157,11 +158,11 @@ fn own_folder_last(list: &str) -> Option<String> {
 }
 
 fn filtered<'a>(
-    caller: impl IntoIterator<Item = &'a Variable>,
+    caller: impl IntoIterator<Item = &'a EnvironmentVariable>,
     own: &[(&str, &OsStr)],
     drop: impl Fn(&str) -> bool,
-) -> Vec<Variable> {
-    let mut variables: Vec<Variable> = caller
+) -> Vec<EnvironmentVariable> {
+    let mut variables: Vec<EnvironmentVariable> = caller
         .into_iter()
         .filter(|(name, _)| {
             name.to_str()
@@ -177,7 +178,7 @@ fn filtered<'a>(
 mod tests {
     use super::*;
 
-    fn names(variables: Vec<Variable>) -> Vec<String> {
+    fn names(variables: Vec<EnvironmentVariable>) -> Vec<String> {
         variables.into_iter().map(|(n, v)| format!("{}={}", n.display(), v.display())).collect()
     }
 

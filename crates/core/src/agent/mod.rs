@@ -13,7 +13,7 @@ pub mod transcript;
 pub use builtin::own_folders;
 pub use command::{AgentCommand, AgentCommandError, Format, PROMPT_ARGUMENT_LIMIT, PromptDelivery};
 pub use environment::{
-    EnvironmentRule, agent_environment, gate_environment, is_basic, is_nested_agent_marker, is_provider_key,
-    is_reference,
+    EnvironmentRule, EnvironmentVariable, agent_environment, gate_environment, is_basic,
+    is_nested_agent_marker, is_provider_key, is_reference,
 };
 pub use sign_in::{SettingsPlace, SignIn, SignInQuestion, account_of};

@@ -2,7 +2,7 @@
 
 use sha2::{Digest, Sha256};
 
-use super::{AgentCommand, environment::Variable, environment::is_provider_key};
+use super::{AgentCommand, environment::EnvironmentVariable, environment::is_provider_key};
 
 /// Where an agent keeps or finds what it signs in with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,7 +141,7 @@ impl SignInQuestion {
 
 /// The account that pays for what an agent asks, as a name that gives no key away: the provider, and a fingerprint of what the
 /// agent would sign in with in its environment `env`. A limit belongs to the account that met it.
-pub fn account_of(agent: &AgentCommand, env: &[Variable]) -> String {
+pub fn account_of(agent: &AgentCommand, env: &[EnvironmentVariable]) -> String {
     let known = SignIn::of(&agent.name);
     let counts = |name: &str| {
         name.ends_with("_BASE_URL")
@@ -221,7 +221,8 @@ mod tests {
         let claude = find("claude").unwrap().command(&AgentOptions::default()).unwrap();
         let other = AgentCommand { name: "mine".into(), ..claude.clone() };
         let account = |agent: &AgentCommand, env: &[(&str, &str)]| {
-            let env: Vec<Variable> = env.iter().map(|(name, value)| (name.into(), value.into())).collect();
+            let env: Vec<EnvironmentVariable> =
+                env.iter().map(|(name, value)| (name.into(), value.into())).collect();
             account_of(agent, &env)
         };
         let one = account(&claude, &[("HOME", "/h"), ("ANTHROPIC_API_KEY", "key-one"), ("PATH", "/bin")]);

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use super::{At, Section, section};
+use super::{At, ConfigSection, section};
 use crate::{
     agent::{EnvironmentRule, Format, PromptDelivery, catalog, is_provider_key, is_reference},
     duration::Millis,
     secrets::is_secret_name,
-    yaml::{Key, Node, Place, Value, short},
+    yaml::{TextPlace, YamlKey, YamlNode, YamlValue, short},
 };
 
 pub(super) const KEYS: [&str; 12] = [
@@ -64,7 +64,7 @@ pub struct Agents {
     pub environment: Option<At<EnvironmentRule>>,
 }
 
-pub(super) fn read(top: &mut Section<'_>) -> Agents {
+pub(super) fn read(top: &mut ConfigSection<'_>) -> Agents {
     Agents {
         agent: top.text("agent"),
         agents: top.named("agents").into_iter().filter_map(|(key, node)| settings(top, key, node)).collect(),
@@ -76,8 +76,8 @@ pub(super) fn read(top: &mut Section<'_>) -> Agents {
     }
 }
 
-fn settings(top: &mut Section<'_>, key: Key, node: Node) -> Option<At<AgentSection>> {
-    let Key { place, name } = key;
+fn settings(top: &mut ConfigSection<'_>, key: YamlKey, node: YamlNode) -> Option<At<AgentSection>> {
+    let YamlKey { place, name } = key;
     let is_name = name.starts_with(|c: char| c.is_ascii_alphanumeric())
         && name.len() <= 64
         && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b));
@@ -132,7 +132,7 @@ fn settings(top: &mut Section<'_>, key: Key, node: Node) -> Option<At<AgentSecti
 }
 
 /// How long an agent that stays may take to open its session.
-fn opening_timeout(entry: &mut Section<'_>, name: &str) -> Option<Millis> {
+fn opening_timeout(entry: &mut ConfigSection<'_>, name: &str) -> Option<Millis> {
     let place = entry.place("opening_timeout")?;
     let can_stay = entry.has("acp") || catalog::find(name).is_some_and(|agent| agent.acp.is_some());
     if !can_stay {
@@ -142,7 +142,7 @@ fn opening_timeout(entry: &mut Section<'_>, name: &str) -> Option<Millis> {
 }
 
 /// Complains about a command that has no place for the prompt, or one that is never filled.
-fn check_delivery(entry: &mut Section<'_>, place: Place, settings: &AgentSection) {
+fn check_delivery(entry: &mut ConfigSection<'_>, place: TextPlace, settings: &AgentSection) {
     let command = settings.command.as_deref().unwrap_or_default();
     let has = |placeholder| command.iter().skip(1).any(|arg| arg.contains(placeholder));
     let what = match (settings.prompt, has("{prompt}"), has("{prompt_file}")) {
@@ -160,9 +160,9 @@ fn check_delivery(entry: &mut Section<'_>, place: Place, settings: &AgentSection
 }
 
 /// A program and its arguments; an argument may be empty, the program may not.
-fn arguments(entry: &mut Section<'_>, key: &str) -> Option<Vec<String>> {
+fn arguments(entry: &mut ConfigSection<'_>, key: &str) -> Option<Vec<String>> {
     let node = entry.take(key)?;
-    let (place, Value::List(nodes)) = (node.place, node.value) else {
+    let (place, YamlValue::List(nodes)) = (node.place, node.value) else {
         entry.wrong(node.place, format!("`{}` must be a list", entry.path(key)));
         return None;
     };
@@ -173,9 +173,9 @@ fn arguments(entry: &mut Section<'_>, key: &str) -> Option<Vec<String>> {
     let mut argv = Vec::with_capacity(nodes.len());
     for (index, node) in nodes.into_iter().enumerate() {
         match node.value {
-            Value::Scalar { text, .. } if index > 0 || !text.trim().is_empty() => argv.push(text),
-            Value::Scalar { .. } => entry.wrong(node.place, "the program must not be blank"),
-            Value::List(_) | Value::Map(_) => {
+            YamlValue::Scalar { text, .. } if index > 0 || !text.trim().is_empty() => argv.push(text),
+            YamlValue::Scalar { .. } => entry.wrong(node.place, "the program must not be blank"),
+            YamlValue::List(_) | YamlValue::Map(_) => {
                 entry.wrong(node.place, format!("an entry of `{}` must be text", entry.path(key)));
             }
         }
@@ -184,7 +184,7 @@ fn arguments(entry: &mut Section<'_>, key: &str) -> Option<Vec<String>> {
 }
 
 /// Arguments of which one holds `placeholder`; none at all says that there is no such thing.
-fn template(entry: &mut Section<'_>, key: &str, placeholder: &str) -> Option<Vec<String>> {
+fn template(entry: &mut ConfigSection<'_>, key: &str, placeholder: &str) -> Option<Vec<String>> {
     let place = entry.place(key)?;
     let words = entry.words(key)?.value;
     if !words.is_empty() && !words.iter().any(|word| word.contains(placeholder)) {
@@ -193,9 +193,9 @@ fn template(entry: &mut Section<'_>, key: &str, placeholder: &str) -> Option<Vec
     Some(words)
 }
 
-fn variables(entry: &mut Section<'_>) -> BTreeMap<String, String> {
+fn variables(entry: &mut ConfigSection<'_>) -> BTreeMap<String, String> {
     let mut variables = BTreeMap::new();
-    for (Key { place, name }, node) in entry.named("env") {
+    for (YamlKey { place, name }, node) in entry.named("env") {
         let is_name = !name.is_empty()
             && !name.starts_with(|c: char| c.is_ascii_digit())
             && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
@@ -206,7 +206,7 @@ fn variables(entry: &mut Section<'_>) -> BTreeMap<String, String> {
             entry.wrong(place, format!("`{shown}` is set by dacapo itself"));
         } else if section::is_nothing(&node) {
             entry.wrong(place, format!("`{}.{shown}` has no value", entry.path("env")));
-        } else if let Value::Scalar { text, .. } = node.value {
+        } else if let YamlValue::Scalar { text, .. } = node.value {
             // What an agent is given is recorded with its loop: a key may be named there, never written.
             if (is_provider_key(&name) || is_secret_name(&name)) && !is_reference(&text) {
                 let what = format!(

@@ -2,7 +2,7 @@
 
 use crate::policy::{GateFrom, GateIn, TestsMode};
 
-use super::{At, Section};
+use super::{At, ConfigSection};
 
 /// What a file says about how claims are checked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub struct ChecksSection {
 
 pub(super) const TESTS_KEYS: [&str; 2] = ["mode", "paths"];
 
-pub(super) fn read(top: &mut Section<'_>) -> ChecksSection {
+pub(super) fn read(top: &mut ConfigSection<'_>) -> ChecksSection {
     let (mut tests_mode, mut test_paths) = (None, Vec::new());
     if let Some(mut tests) = top.section("tests", &TESTS_KEYS) {
         tests_mode = tests.choice("mode", &TestsMode::WORDS);

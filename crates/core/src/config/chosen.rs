@@ -1,6 +1,6 @@
 //! Which agents there are for this user, and the exact command of one of them.
 
-use super::{AgentSection, Effective, Source, Sourced};
+use super::{AgentSection, Effective, SettingSource, Sourced};
 use crate::{
     agent::{
         AgentCommand,
@@ -60,7 +60,7 @@ impl Effective {
     pub fn agent_command(&self, name: &str, options: AgentOptions) -> Result<AgentCommand, ChoiceError> {
         let settings = self.agent_settings(name);
         let of_files = settings.and_then(|settings| settings.allow_root).or_else(|| {
-            let is_said = self.allow_root.from != Source::Default;
+            let is_said = self.allow_root.from != SettingSource::Default;
             is_said.then_some(self.allow_root.value)
         });
         let options = AgentOptions {

@@ -1,7 +1,7 @@
 //! `contradictions`: words of an agent that speak against its own claim.
 
-use super::{At, Section};
-use crate::{judge::contradiction::Patterns, yaml::Value};
+use super::{At, ConfigSection};
+use crate::{judge::contradiction::Patterns, yaml::YamlValue};
 
 /// Which words speak against a claim; without any, claims are not searched for contradictions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -28,15 +28,15 @@ impl Contradictions {
     }
 }
 
-pub(super) fn read(top: &mut Section<'_>) -> Option<At<Contradictions>> {
+pub(super) fn read(top: &mut ConfigSection<'_>) -> Option<At<Contradictions>> {
     let node = top.take("contradictions")?;
     let (place, line) = (node.place, node.place.line);
     let value = match node.value {
-        Value::Scalar { text, is_plain: true } if text == "off" => Contradictions::default(),
-        Value::Scalar { text, is_plain: true } if text == "default" => {
+        YamlValue::Scalar { text, is_plain: true } if text == "off" => Contradictions::default(),
+        YamlValue::Scalar { text, is_plain: true } if text == "default" => {
             Contradictions { defaults: true, phrases: Vec::new() }
         }
-        Value::List(items) if !items.is_empty() => {
+        YamlValue::List(items) if !items.is_empty() => {
             let phrases = items
                 .into_iter()
                 .filter_map(|node| top.text_of("a phrase in `contradictions`", node))
@@ -44,7 +44,7 @@ pub(super) fn read(top: &mut Section<'_>) -> Option<At<Contradictions>> {
                 .collect();
             Contradictions { defaults: false, phrases }
         }
-        Value::Scalar { .. } | Value::List(_) | Value::Map(_) => {
+        YamlValue::Scalar { .. } | YamlValue::List(_) | YamlValue::Map(_) => {
             top.wrong(place, "`contradictions` must be `default`, `off` or a list of phrases");
             return None;
         }

@@ -1,9 +1,9 @@
 //! `evidence`: what an agent must show beside its claim.
 
-use super::{At, Section};
+use super::{At, ConfigSection};
 use crate::judge::evidence::Evidence;
 
-pub(super) fn read(top: &mut Section<'_>) -> Vec<At<Evidence>> {
+pub(super) fn read(top: &mut ConfigSection<'_>) -> Vec<At<Evidence>> {
     let nodes = top.list("evidence");
     let mut kinds = Vec::new();
     for node in nodes {

@@ -1,9 +1,9 @@
 //! `gates`: the checks that every claim must pass.
 
-use super::{At, Section};
+use super::{At, ConfigSection};
 use crate::{
     duration::Millis,
-    yaml::{Node, Value},
+    yaml::{YamlNode, YamlValue},
 };
 
 pub(super) const KEYS: [&str; 4] = ["name", "run", "timeout", "retries"];
@@ -21,7 +21,7 @@ pub struct Gate {
     pub retries: u32,
 }
 
-pub(super) fn read(top: &mut Section<'_>) -> Vec<At<Gate>> {
+pub(super) fn read(top: &mut ConfigSection<'_>) -> Vec<At<Gate>> {
     let mut gates: Vec<At<Gate>> = Vec::new();
     for node in top.list("gates") {
         let place = node.place;
@@ -39,9 +39,9 @@ pub(super) fn read(top: &mut Section<'_>) -> Vec<At<Gate>> {
     gates
 }
 
-fn gate(top: &mut Section<'_>, node: Node) -> Option<At<Gate>> {
+fn gate(top: &mut ConfigSection<'_>, node: YamlNode) -> Option<At<Gate>> {
     let (place, line) = (node.place, node.place.line);
-    if let Value::Scalar { .. } = node.value {
+    if let YamlValue::Scalar { .. } = node.value {
         let run = top.text_of("a gate", node)?.value;
         let name = run.trim().to_owned();
         return Some(At { value: Gate { name, run, timeout: None, retries: 0 }, line });

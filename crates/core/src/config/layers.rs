@@ -23,7 +23,7 @@ const DEFAULT_ITERATIONS: u32 = 100;
 
 /// Where a value comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Source {
+pub enum SettingSource {
     Default,
     Flag(&'static str),
     /// It is in the environment.
@@ -36,7 +36,7 @@ pub enum Source {
     },
 }
 
-impl fmt::Display for Source {
+impl fmt::Display for SettingSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Default => f.write_str("default"),
@@ -50,7 +50,7 @@ impl fmt::Display for Source {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sourced<T> {
     pub value: T,
-    pub from: Source,
+    pub from: SettingSource,
 }
 
 /// What was typed and has a place in configuration files, too.
@@ -84,7 +84,7 @@ impl Default for Typed {
 #[derive(Clone, Debug, PartialEq)]
 pub struct EffectiveGate {
     pub spec: GateSpec,
-    pub from: Source,
+    pub from: SettingSource,
 }
 
 /// What may be spent, and who says so.
@@ -100,7 +100,7 @@ impl Allowance {
     }
 
     /// Who says so; of two the one who limits money.
-    pub fn from(&self) -> &Source {
+    pub fn from(&self) -> &SettingSource {
         if self.max_cost.value.is_some() { &self.max_cost.from } else { &self.max_tokens.from }
     }
 }
@@ -187,14 +187,14 @@ pub fn resolve(user: &Config, repository: &Config, typed: &Typed) -> Effective {
     );
     let mut budget = both.allowance(|c| &c.limits.budget);
     if let Some(cost) = typed.max_cost {
-        budget.max_cost = Sourced { value: Some(cost), from: Source::Flag("--max-cost") };
+        budget.max_cost = Sourced { value: Some(cost), from: SettingSource::Flag("--max-cost") };
     }
     if let Some(tokens) = typed.max_tokens {
-        budget.max_tokens = Sourced { value: Some(tokens), from: Source::Flag("--max-tokens") };
+        budget.max_tokens = Sourced { value: Some(tokens), from: SettingSource::Flag("--max-tokens") };
     }
-    let users = |value| Sourced { value, from: Source::Default };
+    let users = |value| Sourced { value, from: SettingSource::Default };
     let max_iterations = match typed.max_iterations {
-        Some(value) => Sourced { value, from: Source::Flag("--max-iterations") },
+        Some(value) => Sourced { value, from: SettingSource::Flag("--max-iterations") },
         None => {
             let limit = both.limit(|c| c.limits.max_iterations.clone(), Some(DEFAULT_ITERATIONS));
             Sourced { value: limit.value.unwrap_or(DEFAULT_ITERATIONS), from: limit.from }
@@ -202,7 +202,7 @@ pub fn resolve(user: &Config, repository: &Config, typed: &Typed) -> Effective {
     };
     Effective {
         agent: match &typed.agent {
-            Some(agent) => Sourced { value: Some(agent.clone()), from: Source::Flag("--agent") },
+            Some(agent) => Sourced { value: Some(agent.clone()), from: SettingSource::Flag("--agent") },
             // The user pays, so the user's choice outranks the repository's.
             None => both.pick(|c| c.agents.agent.clone().map(some), |user, _| user.clone()),
         },
@@ -219,9 +219,11 @@ pub fn resolve(user: &Config, repository: &Config, typed: &Typed) -> Effective {
             .limits
             .backoff
             .as_ref()
-            .map_or(Sourced { value: limits::backoff::FIRST, from: Source::Default }, |at| at.sourced(user)),
+            .map_or(Sourced { value: limits::backoff::FIRST, from: SettingSource::Default }, |at| {
+                at.sourced(user)
+            }),
         max_time: match typed.max_time {
-            Some(value) => Sourced { value: Some(value), from: Source::Flag("--max-time") },
+            Some(value) => Sourced { value: Some(value), from: SettingSource::Flag("--max-time") },
             None => both.limit(|c| c.limits.max_time.clone(), None),
         },
         stuck_after: both.limit(|c| c.limits.stuck_after.clone(), None),
@@ -267,7 +269,7 @@ fn gates(both: &Both<'_>, typed: &Typed) -> Vec<EffectiveGate> {
                     origin,
                     ..GateSpec::of_command(&gate.run)
                 },
-                from: Source::File { file: config.file.clone(), line: *line },
+                from: SettingSource::File { file: config.file.clone(), line: *line },
             })
             .collect()
     };
@@ -275,7 +277,7 @@ fn gates(both: &Both<'_>, typed: &Typed) -> Vec<EffectiveGate> {
     gates.extend(configured(both.repository, Origin::Repository));
     gates.extend(typed.gates.iter().map(|run| EffectiveGate {
         spec: GateSpec { timeout: typed.gate_timeout, ..GateSpec::of_command(run) },
-        from: Source::Flag("--gate"),
+        from: SettingSource::Flag("--gate"),
     }));
     gates
 }
@@ -294,7 +296,7 @@ impl Both<'_> {
     ) -> Sourced<Option<T>> {
         let users = match of(self.user) {
             Some(at) => Sourced { value: Some(at.value), from: source(self.user, at.line) },
-            None => Sourced { value: default, from: Source::Default },
+            None => Sourced { value: default, from: SettingSource::Default },
         };
         match of(self.repository) {
             Some(at) if users.value.is_none_or(|limit| at.value < limit) => {
@@ -319,7 +321,7 @@ impl Both<'_> {
         settle: impl Fn(&T, &T) -> T,
     ) -> Sourced<T> {
         match (of(self.user), of(self.repository)) {
-            (None, None) => Sourced { value: T::default(), from: Source::Default },
+            (None, None) => Sourced { value: T::default(), from: SettingSource::Default },
             (Some(at), None) => Sourced { value: at.value, from: source(self.user, at.line) },
             (None, Some(at)) => Sourced { value: at.value, from: source(self.repository, at.line) },
             (Some(user), Some(repository)) => {
@@ -371,8 +373,8 @@ impl<T: Clone> At<T> {
     }
 }
 
-pub(super) fn source(config: &Config, line: u32) -> Source {
-    Source::File { file: config.file.clone(), line }
+pub(super) fn source(config: &Config, line: u32) -> SettingSource {
+    SettingSource::File { file: config.file.clone(), line }
 }
 
 #[cfg(test)]

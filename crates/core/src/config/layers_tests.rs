@@ -10,33 +10,33 @@ fn resolved(user: &str, repository: &str, typed: &Typed) -> Effective {
     resolve(&config("user", user), &config("repo", repository), typed)
 }
 
-fn file(file: &str, line: u32) -> Source {
-    Source::File { file: file.to_owned(), line }
+fn file(file: &str, line: u32) -> SettingSource {
+    SettingSource::File { file: file.to_owned(), line }
 }
 
 #[test]
 fn without_anything_the_defaults_hold() {
-    let default = |value| Sourced { value, from: Source::Default };
+    let default = |value| Sourced { value, from: SettingSource::Default };
     let nothing = || Allowance {
-        max_cost: Sourced { value: None, from: Source::Default },
-        max_tokens: Sourced { value: None, from: Source::Default },
+        max_cost: Sourced { value: None, from: SettingSource::Default },
+        max_tokens: Sourced { value: None, from: SettingSource::Default },
     };
     assert_eq!(
         resolved("", "", &Typed::default()),
         Effective {
-            backoff: Sourced { value: Millis::from_secs(30), from: Source::Default },
-            max_iterations: Sourced { value: 100, from: Source::Default },
-            max_time: Sourced { value: None, from: Source::Default },
-            stuck_after: Sourced { value: None, from: Source::Default },
+            backoff: Sourced { value: Millis::from_secs(30), from: SettingSource::Default },
+            max_iterations: Sourced { value: 100, from: SettingSource::Default },
+            max_time: Sourced { value: None, from: SettingSource::Default },
+            stuck_after: Sourced { value: None, from: SettingSource::Default },
             gates: vec![],
             protect: vec![],
             setup: vec![],
             teardown: vec![],
             units: EffectiveUnits {
-                dir: Sourced { value: "specs/tasks".to_owned(), from: Source::Default },
-                parallel: Sourced { value: 4, from: Source::Default },
-                target: Sourced { value: None, from: Source::Default },
-                max_retries: Sourced { value: 3, from: Source::Default },
+                dir: Sourced { value: "specs/tasks".to_owned(), from: SettingSource::Default },
+                parallel: Sourced { value: 4, from: SettingSource::Default },
+                target: Sourced { value: None, from: SettingSource::Default },
+                max_retries: Sourced { value: 3, from: SettingSource::Default },
                 baseline: vec![],
                 submodules: default(false),
             },
@@ -44,22 +44,22 @@ fn without_anything_the_defaults_hold() {
             session: resolved("", "", &Typed::default()).session,
             stages: resolved("", "", &Typed::default()).stages,
             sandbox: resolved("", "", &Typed::default()).sandbox,
-            commands: Sourced { value: None, from: Source::Default },
+            commands: Sourced { value: None, from: SettingSource::Default },
             baseline: default(false),
             red_first: default(false),
-            gate_in: Sourced { value: GateIn::Workspace, from: Source::Default },
-            tests: Sourced { value: TestsMode::Free, from: Source::Default },
+            gate_in: Sourced { value: GateIn::Workspace, from: SettingSource::Default },
+            tests: Sourced { value: TestsMode::Free, from: SettingSource::Default },
             test_paths: vec![],
-            gate_from: Sourced { value: GateFrom::Workspace, from: Source::Default },
+            gate_from: Sourced { value: GateFrom::Workspace, from: SettingSource::Default },
             tolerate_baseline: default(false),
-            contradictions: Sourced { value: Contradictions::default(), from: Source::Default },
+            contradictions: Sourced { value: Contradictions::default(), from: SettingSource::Default },
             evidence: vec![],
-            snapshots_keep: Sourced { value: None, from: Source::Default },
+            snapshots_keep: Sourced { value: None, from: SettingSource::Default },
             notify: vec![],
-            agent: Sourced { value: None, from: Source::Default },
+            agent: Sourced { value: None, from: SettingSource::Default },
             agents: vec![],
-            fallback: Sourced { value: vec![], from: Source::Default },
-            environment: Sourced { value: EnvironmentRule::Inherit, from: Source::Default },
+            fallback: Sourced { value: vec![], from: SettingSource::Default },
+            environment: Sourced { value: EnvironmentRule::Inherit, from: SettingSource::Default },
             unattended: default(true),
             allow_root: default(false),
             prices: vec![],
@@ -74,14 +74,14 @@ fn without_anything_the_defaults_hold() {
 fn a_repository_lowers_limits_and_never_raises_them() {
     // fault K1
     for (user, repository, typed, value, from) in [
-        (None, None, None, 100, Source::Default),
+        (None, None, None, 100, SettingSource::Default),
         (None, Some(30), None, 30, file("repo", 1)),
-        (None, Some(500), None, 100, Source::Default),
+        (None, Some(500), None, 100, SettingSource::Default),
         (Some(500), None, None, 500, file("user", 1)),
         (Some(500), Some(200), None, 200, file("repo", 1)),
         (Some(50), Some(200), None, 50, file("user", 1)),
         (Some(50), Some(50), None, 50, file("user", 1)),
-        (Some(50), Some(20), Some(1000), 1000, Source::Flag("--max-iterations")),
+        (Some(50), Some(20), Some(1000), 1000, SettingSource::Flag("--max-iterations")),
     ] {
         let text = |n: Option<u32>| n.map(|n| format!("limits: {{max_iterations: {n}}}")).unwrap_or_default();
         let typed = Typed { max_iterations: typed, ..Typed::default() };
@@ -93,7 +93,7 @@ fn a_repository_lowers_limits_and_never_raises_them() {
         ("2h", "8h", None, Some("2h"), file("user", 1)),
         ("8h", "2h", None, Some("2h"), file("repo", 1)),
         ("8h", "", None, Some("8h"), file("user", 1)),
-        ("1h", "1h", Some("9h"), Some("9h"), Source::Flag("--max-time")),
+        ("1h", "1h", Some("9h"), Some("9h"), SettingSource::Flag("--max-time")),
     ] {
         let text = |time: &str| {
             if time.is_empty() { String::new() } else { format!("limits: {{max_time: {time}}}") }
@@ -127,7 +127,7 @@ fn gates_are_added_up_in_order() {
         [
             gate("a", "a", 7, Origin::User, 0, file("user", 1)),
             gate("B", "b", 1000, Origin::Repository, 3, file("repo", 2)),
-            gate("c", "c", 7, Origin::Typed, 0, Source::Flag("--gate")),
+            gate("c", "c", 7, Origin::Typed, 0, SettingSource::Flag("--gate")),
         ]
     );
 }
@@ -189,7 +189,7 @@ fn lists_are_added_up_and_the_disk_is_the_users() {
     assert_eq!(paths, [("a", "user:1".to_owned()), ("b", "repo:1".to_owned()), ("c", "repo:1".to_owned())]);
     assert_eq!(e.snapshots_keep, Sourced { value: Some(Millis(86_400_000)), from: file("user", 2) });
     assert_eq!(e.setup[0].from, file("repo", 3));
-    let evidence: Vec<(&str, &Source)> =
+    let evidence: Vec<(&str, &SettingSource)> =
         e.evidence.iter().map(|kind| (kind.value.as_str(), &kind.from)).collect();
     assert_eq!(evidence, [("tests", &file("user", 3)), ("commit", &file("repo", 4))]);
 }
@@ -204,10 +204,10 @@ fn a_repository_lowers_budgets_and_the_user_chooses_the_agent() {
         &typed,
     );
     assert_eq!(e.budget.max_cost, Sourced { value: Some(20.0), from: file("user", 1) });
-    assert_eq!(e.budget.max_tokens, Sourced { value: Some(7), from: Source::Flag("--max-tokens") });
+    assert_eq!(e.budget.max_tokens, Sourced { value: Some(7), from: SettingSource::Flag("--max-tokens") });
     assert_eq!(e.per_day.max_cost, Sourced { value: Some(4.5), from: file("repo", 1) });
     assert_eq!(e.per_day.max_tokens, Sourced { value: Some(9), from: file("repo", 1) });
-    assert_eq!(e.per_project.max_cost, Sourced { value: None, from: Source::Default });
+    assert_eq!(e.per_project.max_cost, Sourced { value: None, from: SettingSource::Default });
     assert_eq!(e.agent, Sourced { value: Some("claude".to_owned()), from: file("user", 2) });
     assert_eq!(e.unattended, Sourced { value: false, from: file("user", 3) });
     let typed = Typed { agent: Some("pi".to_owned()), ..Typed::default() };

@@ -1,6 +1,6 @@
 //! `limits`: where a loop ends at the latest, and what all loops together may cost.
 
-use super::{At, Section};
+use super::{At, ConfigSection};
 use crate::duration::Millis;
 
 /// The last one is the user's alone: who is asked how often is not for a repository to say.
@@ -42,10 +42,10 @@ pub struct BudgetSetting {
     pub max_tokens: Option<At<u64>>,
 }
 
-pub(super) fn read(top: &mut Section<'_>) -> LimitsSection {
+pub(super) fn read(top: &mut ConfigSection<'_>) -> LimitsSection {
     let known = if top.is_users() { &KEYS[..] } else { &KEYS[..KEYS.len() - 1] };
     let Some(mut section) = top.section("limits", known) else { return LimitsSection::default() };
-    let of = |section: &mut Section<'_>, key| {
+    let of = |section: &mut ConfigSection<'_>, key| {
         section.section(key, &BUDGET_KEYS).map(|mut below| budget(&mut below)).unwrap_or_default()
     };
     LimitsSection {
@@ -59,6 +59,6 @@ pub(super) fn read(top: &mut Section<'_>) -> LimitsSection {
     }
 }
 
-fn budget(section: &mut Section<'_>) -> BudgetSetting {
+fn budget(section: &mut ConfigSection<'_>) -> BudgetSetting {
     BudgetSetting { max_cost: section.dollars("max_cost", false), max_tokens: section.tokens("max_tokens") }
 }

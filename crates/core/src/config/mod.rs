@@ -31,13 +31,13 @@ pub use checks::ChecksSection;
 pub use chosen::ChoiceError;
 pub use contradictions::Contradictions;
 pub use gates::Gate;
-pub use layers::{Allowance, Effective, EffectiveGate, Source, Sourced, Typed, resolve};
+pub use layers::{Allowance, Effective, EffectiveGate, SettingSource, Sourced, Typed, resolve};
 pub use limits::{BudgetSetting, LimitsSection};
 pub use paths::optional_pattern;
 pub use permissions::PermissionsSection;
 pub use prices::PriceSetting;
 pub(crate) use problem::write_problem;
-pub use problem::{Problem, Problems};
+pub use problem::{ConfigProblem, Problems};
 pub use sandbox::{EffectiveSandbox, SandboxSection};
 pub use serve::{ChatService, SecretFrom, ServeSection, WebhookService};
 pub use session::{EffectiveSession, SessionSection};
@@ -49,7 +49,7 @@ pub use workflows::Workflows;
 pub use worktree::{SetupStep, WorktreeSection};
 
 use layers::Both;
-use section::Section;
+use section::ConfigSection;
 
 use crate::{judge::evidence::Evidence, notify::NotifyRule, problem::Spot, stages::StageName};
 
@@ -96,7 +96,6 @@ pub struct Config {
     pub agents: Agents,
     pub prices: Vec<At<PriceSetting>>,
     pub permissions: PermissionsSection,
-    /// `serve`.
     pub serve: ServeSection,
 }
 
@@ -180,11 +179,11 @@ pub fn parse(file: &str, bytes: &[u8], author: Author) -> Result<Config, Problem
     }
     if let Some(root) = root
         && !section::is_nothing(&root)
-        && let Some(mut top) = Section::of("the file", root, &known, author, &mut problems)
+        && let Some(mut top) = ConfigSection::of("the file", root, &known, author, &mut problems)
     {
         config.limits = limits::read(&mut top);
         config.gates = gates::read(&mut top);
-        let source = crate::problem::Source { file, bytes };
+        let source = crate::problem::CheckedFile { file, bytes };
         (config.protect, config.protect_spots) = paths::read_protect(&mut top, source);
         config.worktree = worktree::read(&mut top);
         config.units = units::read(&mut top);

@@ -1,10 +1,10 @@
 //! `notify`: which events a person wants to hear of, by which channel, and when not.
 
-use super::{At, Section};
+use super::{At, ConfigSection};
 use crate::{
     notify::{NoticeKind, NotifyChannel, NotifyRule, QuietHours, WebhookUrl},
     text::nearest::nearest,
-    yaml::{Node, Value, short},
+    yaml::{YamlNode, YamlValue, short},
 };
 
 pub(super) const KEYS: [&str; 6] = ["on", "desktop", "webhook", "command", "bell", "quiet"];
@@ -12,7 +12,7 @@ const CHANNELS: [&str; 4] = ["desktop", "webhook", "command", "bell"];
 /// What a repository cannot say: both could send what happens here to its authors.
 const USERS_CHANNELS: [&str; 2] = ["webhook", "command"];
 
-pub(super) fn read(top: &mut Section<'_>) -> Vec<At<NotifyRule>> {
+pub(super) fn read(top: &mut ConfigSection<'_>) -> Vec<At<NotifyRule>> {
     let mut rules = Vec::new();
     for node in top.list("notify") {
         let place = node.place;
@@ -60,7 +60,7 @@ pub(super) fn read(top: &mut Section<'_>) -> Vec<At<NotifyRule>> {
 }
 
 /// The events that are asked for; all of them if none is named.
-fn events(entry: &mut Section<'_>) -> Option<Vec<NoticeKind>> {
+fn events(entry: &mut ConfigSection<'_>) -> Option<Vec<NoticeKind>> {
     let Some(place) = entry.place("on") else { return Some(NoticeKind::ALL.to_vec()) };
     let nodes = entry.list("on");
     let is_empty = nodes.is_empty();
@@ -85,8 +85,8 @@ fn events(entry: &mut Section<'_>) -> Option<Vec<NoticeKind>> {
     (is_whole && !is_empty).then_some(on)
 }
 
-fn event(node: &Node) -> Result<NoticeKind, String> {
-    let Value::Scalar { text, .. } = &node.value else {
+fn event(node: &YamlNode) -> Result<NoticeKind, String> {
+    let YamlValue::Scalar { text, .. } = &node.value else {
         return Err(format!("an entry of `notify[].on` must be one of {}", NoticeKind::WORDS.join(", ")));
     };
     NoticeKind::find(text).ok_or_else(|| {
@@ -99,11 +99,11 @@ fn event(node: &Node) -> Result<NoticeKind, String> {
 }
 
 /// Whether a channel without settings is chosen. What is not wanted is left out of the file.
-fn is_on(entry: &mut Section<'_>, key: &str) -> bool {
+fn is_on(entry: &mut ConfigSection<'_>, key: &str) -> bool {
     entry.choice(key, &[("true", ())]).is_some()
 }
 
-fn webhook(entry: &mut Section<'_>) -> Option<NotifyChannel> {
+fn webhook(entry: &mut ConfigSection<'_>) -> Option<NotifyChannel> {
     let place = entry.place("webhook")?;
     let text = entry.text("webhook")?.value;
     match WebhookUrl::parse(&text) {
@@ -116,7 +116,7 @@ fn webhook(entry: &mut Section<'_>) -> Option<NotifyChannel> {
     }
 }
 
-fn command(entry: &mut Section<'_>) -> Option<NotifyChannel> {
+fn command(entry: &mut ConfigSection<'_>) -> Option<NotifyChannel> {
     let place = entry.place("command")?;
     let text = entry.text("command")?.value;
     match shlex::split(&text) {
@@ -137,7 +137,7 @@ fn command(entry: &mut Section<'_>) -> Option<NotifyChannel> {
     clippy::option_option,
     reason = "no quiet hours, and quiet hours that cannot be read, are not the same"
 )]
-fn quiet(entry: &mut Section<'_>) -> Option<Option<QuietHours>> {
+fn quiet(entry: &mut ConfigSection<'_>) -> Option<Option<QuietHours>> {
     let Some(place) = entry.place("quiet") else { return Some(None) };
     let text = entry.text("quiet")?.value;
     match QuietHours::parse(&text) {

@@ -1,9 +1,9 @@
 //! `protect`, and what a path in a configuration file may be: relative, and inside the repository.
 
-use super::{At, Config, Section};
+use super::{At, Config, ConfigSection};
 use crate::{
-    problem::{Problem, Source, Spot},
-    yaml::Place,
+    problem::{CheckedFile, Problem, Spot},
+    yaml::TextPlace,
 };
 
 /// What a pattern of protected paths begins with that may match nothing.
@@ -26,17 +26,20 @@ impl Config {
 }
 
 /// The patterns of `protect`, and where each of them stands.
-pub(super) fn read_protect(top: &mut Section<'_>, source: Source<'_>) -> (Vec<At<String>>, Vec<Spot>) {
+pub(super) fn read_protect(
+    top: &mut ConfigSection<'_>,
+    source: CheckedFile<'_>,
+) -> (Vec<At<String>>, Vec<Spot>) {
     let placed = placed_patterns(top, "protect").into_iter();
     placed.map(|(place, pattern)| (pattern, source.spot(place))).unzip()
 }
 
 /// The patterns of paths in the list `key`.
-pub(super) fn patterns(section: &mut Section<'_>, key: &str) -> Vec<At<String>> {
+pub(super) fn patterns(section: &mut ConfigSection<'_>, key: &str) -> Vec<At<String>> {
     placed_patterns(section, key).into_iter().map(|(_, pattern)| pattern).collect()
 }
 
-fn placed_patterns(section: &mut Section<'_>, key: &str) -> Vec<(Place, At<String>)> {
+fn placed_patterns(section: &mut ConfigSection<'_>, key: &str) -> Vec<(TextPlace, At<String>)> {
     let nodes = section.list(key);
     nodes
         .into_iter()
@@ -49,7 +52,7 @@ fn placed_patterns(section: &mut Section<'_>, key: &str) -> Vec<(Place, At<Strin
 }
 
 /// Complains about a path that leads out of the repository.
-pub(super) fn is_inside(section: &mut Section<'_>, place: Place, path: &str) -> bool {
+pub(super) fn is_inside(section: &mut ConfigSection<'_>, place: TextPlace, path: &str) -> bool {
     let is_inside = !path.starts_with('/') && path.split('/').all(|part| part != "..");
     if !is_inside {
         section.wrong(place, "a path must be relative and stay inside the repository");

@@ -1,6 +1,6 @@
 //! `permissions`: what an agent may do without asking.
 
-use super::{At, Section};
+use super::{At, ConfigSection};
 
 pub(super) const KEYS: [&str; 2] = ["unattended", "allow_root"];
 
@@ -13,7 +13,7 @@ pub struct PermissionsSection {
     pub allow_root: Option<At<bool>>,
 }
 
-pub(super) fn read(top: &mut Section<'_>) -> PermissionsSection {
+pub(super) fn read(top: &mut ConfigSection<'_>) -> PermissionsSection {
     let Some(mut section) = top.section("permissions", &KEYS) else { return PermissionsSection::default() };
     PermissionsSection { unattended: section.flag("unattended"), allow_root: section.flag("allow_root") }
 }

@@ -1,6 +1,6 @@
 //! `prices`: what a model costs, in US dollars per million tokens.
 
-use super::{At, Section};
+use super::{At, ConfigSection};
 use crate::limits::Price;
 
 pub(super) const KEYS: [&str; 4] = ["input", "output", "cache_read", "cache_write"];
@@ -13,7 +13,7 @@ pub struct PriceSetting {
     pub price: Price,
 }
 
-pub(super) fn read(top: &mut Section<'_>) -> Vec<At<PriceSetting>> {
+pub(super) fn read(top: &mut ConfigSection<'_>) -> Vec<At<PriceSetting>> {
     let mut prices = Vec::new();
     for (key, node) in top.named("prices") {
         let place = key.place;

@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::{
     text::visible::visible,
-    yaml::{Place, Wrong},
+    yaml::{TextPlace, Wrong},
 };
 
 /// How many problems are shown at once.
@@ -12,8 +12,8 @@ const SHOWN: usize = 20;
 
 /// One thing that is wrong in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
-    pub place: Place,
+pub struct ConfigProblem {
+    pub place: TextPlace,
     pub what: String,
     /// The line of the file, safe to show.
     pub snippet: String,
@@ -25,7 +25,7 @@ pub struct Problems {
     /// The file, as it is shown to people.
     pub file: String,
     /// What is wrong; never empty once it is an error.
-    pub list: Vec<Problem>,
+    pub list: Vec<ConfigProblem>,
     lines: Vec<String>,
 }
 
@@ -46,9 +46,9 @@ impl Problems {
         }
     }
 
-    pub(super) fn add(&mut self, place: Place, what: impl Into<String>) {
+    pub(super) fn add(&mut self, place: TextPlace, what: impl Into<String>) {
         let line = self.lines.get(place.line as usize - 1).map(String::as_str).unwrap_or_default();
-        self.list.push(Problem { place, what: what.into(), snippet: visible(line) });
+        self.list.push(ConfigProblem { place, what: what.into(), snippet: visible(line) });
     }
 
     /// What was read, if nothing is wrong with it.
@@ -63,7 +63,7 @@ impl Problems {
 
 impl fmt::Display for Problems {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, Problem { place, what, snippet }) in self.list.iter().take(SHOWN).enumerate() {
+        for (index, ConfigProblem { place, what, snippet }) in self.list.iter().take(SHOWN).enumerate() {
             if index > 0 {
                 writeln!(f)?;
             }
@@ -80,7 +80,7 @@ impl fmt::Display for Problems {
 pub(crate) fn write_problem(
     f: &mut fmt::Formatter<'_>,
     file: &str,
-    Place { line, column }: Place,
+    TextPlace { line, column }: TextPlace,
     what: &str,
     snippet: &str,
 ) -> fmt::Result {

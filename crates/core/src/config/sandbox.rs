@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::{At, Config, Section, Source, Sourced, layers::source};
+use super::{At, Config, ConfigSection, SettingSource, Sourced, layers::source};
 use crate::sandbox::{SandboxMode, SandboxRules, SandboxTier};
 
 pub(super) const KEYS: [&str; 4] = ["mode", "write", "read", "tier"];
@@ -22,7 +22,7 @@ pub struct SandboxSection {
     pub tier: Option<At<SandboxTier>>,
 }
 
-pub(super) fn read(top: &mut Section<'_>) -> SandboxSection {
+pub(super) fn read(top: &mut ConfigSection<'_>) -> SandboxSection {
     let keys: &[&str] = if top.is_users() { &KEYS } else { &REPOSITORY_KEYS };
     let Some(mut section) = top.section("sandbox", keys) else { return SandboxSection::default() };
     SandboxSection {
@@ -33,7 +33,7 @@ pub(super) fn read(top: &mut Section<'_>) -> SandboxSection {
     }
 }
 
-fn places(section: &mut Section<'_>, key: &str) -> Vec<At<String>> {
+fn places(section: &mut ConfigSection<'_>, key: &str) -> Vec<At<String>> {
     let nodes = section.list(key);
     let mut places = Vec::new();
     for node in nodes {
@@ -77,7 +77,7 @@ impl EffectiveSandbox {
 }
 
 pub(super) fn resolve(user: &Config, repository: &Config) -> EffectiveSandbox {
-    let default = |value| Sourced { value, from: Source::Default };
+    let default = |value| Sourced { value, from: SettingSource::Default };
     let of = |config: &Config| {
         config.sandbox.mode.as_ref().map(|at| Sourced { value: at.value, from: source(config, at.line) })
     };
@@ -93,7 +93,7 @@ pub(super) fn resolve(user: &Config, repository: &Config) -> EffectiveSandbox {
         write: texts(&user.sandbox.write),
         read: texts(&user.sandbox.read),
         tier: user.sandbox.tier.as_ref().map_or(
-            Sourced { value: SandboxTier::default(), from: Source::Default },
+            Sourced { value: SandboxTier::default(), from: SettingSource::Default },
             |at| Sourced { value: at.value, from: source(user, at.line) },
         ),
     }

@@ -4,7 +4,7 @@ use super::{At, Author, Problems};
 use crate::{
     duration::Millis,
     text::nearest::nearest,
-    yaml::{Key, Node, Place, Value, short},
+    yaml::{TextPlace, YamlKey, YamlNode, YamlValue, short},
 };
 
 /// What only the user may say; a repository that tries is told so instead of being corrected.
@@ -25,27 +25,27 @@ pub(super) const USERS_OWN: [&str; 10] = [
 const MAX_ENTRIES: usize = 200;
 
 /// A map of the file, its name for messages, and the list that problems go to.
-pub(super) struct Section<'p> {
+pub(super) struct ConfigSection<'p> {
     name: String,
-    entries: Vec<(Key, Node)>,
+    entries: Vec<(YamlKey, YamlNode)>,
     author: Author,
     problems: &'p mut Problems,
 }
 
-impl<'p> Section<'p> {
+impl<'p> ConfigSection<'p> {
     /// The map in `node`, with complaints about every key that is not `known`.
     pub(super) fn of(
         name: &str,
-        node: Node,
+        node: YamlNode,
         known: &[&str],
         author: Author,
         problems: &'p mut Problems,
     ) -> Option<Self> {
-        let Value::Map(mut entries) = node.value else {
+        let YamlValue::Map(mut entries) = node.value else {
             problems.add(node.place, format!("{name} must be a map of keys, like `{}: …`", known[0]));
             return None;
         };
-        entries.retain(|(Key { place, name: key }, _)| {
+        entries.retain(|(YamlKey { place, name: key }, _)| {
             let is_known = known.contains(&key.as_str());
             if !is_known {
                 let is_forbidden = author == Author::Repository && USERS_OWN.contains(&key.as_str());
@@ -62,13 +62,13 @@ impl<'p> Section<'p> {
     }
 
     /// The section under `key`.
-    pub(super) fn section(&mut self, key: &str, known: &[&str]) -> Option<Section<'_>> {
+    pub(super) fn section(&mut self, key: &str, known: &[&str]) -> Option<ConfigSection<'_>> {
         let node = self.take(key)?;
-        Section::of(&format!("`{}`", self.path(key)), node, known, self.author, self.problems)
+        ConfigSection::of(&format!("`{}`", self.path(key)), node, known, self.author, self.problems)
     }
 
     /// The value under `key`, unless there is none; one without content is a mistake (req 201).
-    pub(super) fn take(&mut self, key: &str) -> Option<Node> {
+    pub(super) fn take(&mut self, key: &str) -> Option<YamlNode> {
         let at = self.entries.iter().position(|(known, _)| known.name == key)?;
         let (known, node) = self.entries.remove(at);
         if is_nothing(&node) {
@@ -83,7 +83,7 @@ impl<'p> Section<'p> {
         self.entries.iter().any(|(known, _)| known.name == key)
     }
 
-    pub(super) fn wrong(&mut self, place: Place, what: impl Into<String>) {
+    pub(super) fn wrong(&mut self, place: TextPlace, what: impl Into<String>) {
         self.problems.add(place, what);
     }
 
@@ -94,14 +94,14 @@ impl<'p> Section<'p> {
         self.text_of(&name, node)
     }
 
-    pub(super) fn text_of(&mut self, name: &str, node: Node) -> Option<At<String>> {
+    pub(super) fn text_of(&mut self, name: &str, node: YamlNode) -> Option<At<String>> {
         match node.value {
-            Value::Scalar { text, .. } if text.trim().is_empty() => {
+            YamlValue::Scalar { text, .. } if text.trim().is_empty() => {
                 self.wrong(node.place, format!("{name} must not be blank"));
                 None
             }
-            Value::Scalar { text, .. } => Some(At { value: text, line: node.place.line }),
-            Value::List(_) | Value::Map(_) => {
+            YamlValue::Scalar { text, .. } => Some(At { value: text, line: node.place.line }),
+            YamlValue::List(_) | YamlValue::Map(_) => {
                 self.wrong(node.place, format!("{name} must be text"));
                 None
             }
@@ -112,7 +112,7 @@ impl<'p> Section<'p> {
     pub(super) fn count(&mut self, key: &str, least: u32) -> Option<At<u32>> {
         let node = self.take(key)?;
         let line = node.place.line;
-        if let Value::Scalar { text, is_plain: true } = &node.value
+        if let YamlValue::Scalar { text, is_plain: true } = &node.value
             && text.bytes().all(|b| b.is_ascii_digit())
             && let Ok(value) = text.parse::<u32>()
             && (least..=1_000_000_000).contains(&value)
@@ -127,7 +127,7 @@ impl<'p> Section<'p> {
     pub(super) fn tokens(&mut self, key: &str) -> Option<At<u64>> {
         const MOST: u64 = 1_000_000_000_000_000;
         let node = self.take(key)?;
-        if let Value::Scalar { text, is_plain: true } = &node.value
+        if let YamlValue::Scalar { text, is_plain: true } = &node.value
             && text.bytes().all(|b| b.is_ascii_digit())
             && let Ok(value) = text.parse::<u64>()
             && (1..=MOST).contains(&value)
@@ -142,7 +142,7 @@ impl<'p> Section<'p> {
     pub(super) fn dollars(&mut self, key: &str, may_be_zero: bool) -> Option<At<f64>> {
         const MOST: f64 = 1e9;
         let node = self.take(key)?;
-        if let Value::Scalar { text, is_plain: true } = &node.value
+        if let YamlValue::Scalar { text, is_plain: true } = &node.value
             // Digits and a point: `1e9`, `inf` and `$5` are more likely mistakes than amounts.
             && text.bytes().all(|b| b.is_ascii_digit() || b == b'.')
             && let Ok(value) = text.parse::<f64>()
@@ -167,9 +167,9 @@ impl<'p> Section<'p> {
     }
 
     /// The entries of a map whose keys are names that the user chose.
-    pub(super) fn named(&mut self, key: &str) -> Vec<(Key, Node)> {
+    pub(super) fn named(&mut self, key: &str) -> Vec<(YamlKey, YamlNode)> {
         let Some(node) = self.take(key) else { return Vec::new() };
-        let Value::Map(entries) = node.value else {
+        let YamlValue::Map(entries) = node.value else {
             self.wrong(node.place, format!("`{}` must be a map of names", self.path(key)));
             return Vec::new();
         };
@@ -188,7 +188,7 @@ impl<'p> Section<'p> {
     /// One of a few words, without quotes.
     pub(super) fn choice<T: Copy>(&mut self, key: &str, words: &[(&str, T)]) -> Option<At<T>> {
         let node = self.take(key)?;
-        if let Value::Scalar { text, is_plain: true } = &node.value
+        if let YamlValue::Scalar { text, is_plain: true } = &node.value
             && let Some((_, value)) = words.iter().find(|(word, _)| word == text)
         {
             return Some(At { value: *value, line: node.place.line });
@@ -202,7 +202,7 @@ impl<'p> Section<'p> {
     pub(super) fn duration(&mut self, key: &str) -> Option<At<Millis>> {
         let node = self.take(key)?;
         let line = node.place.line;
-        if let Value::Scalar { text, .. } = &node.value {
+        if let YamlValue::Scalar { text, .. } = &node.value {
             match text.parse::<Millis>() {
                 Ok(value) if !value.is_zero() => return Some(At { value, line }),
                 Ok(_) => {
@@ -218,15 +218,15 @@ impl<'p> Section<'p> {
     }
 
     /// The entries of a list.
-    pub(super) fn list(&mut self, key: &str) -> Vec<Node> {
+    pub(super) fn list(&mut self, key: &str) -> Vec<YamlNode> {
         let Some(node) = self.take(key) else { return Vec::new() };
         match node.value {
-            Value::List(items) if items.len() > MAX_ENTRIES => {
+            YamlValue::List(items) if items.len() > MAX_ENTRIES => {
                 self.wrong(node.place, format!("`{}` has more than {MAX_ENTRIES} entries", self.path(key)));
                 Vec::new()
             }
-            Value::List(items) => items,
-            Value::Scalar { .. } | Value::Map(_) => {
+            YamlValue::List(items) => items,
+            YamlValue::Scalar { .. } | YamlValue::Map(_) => {
                 self.wrong(node.place, format!("`{}` must be a list", self.path(key)));
                 Vec::new()
             }
@@ -234,12 +234,12 @@ impl<'p> Section<'p> {
     }
 
     /// A map in a list of this section.
-    pub(super) fn entry(&mut self, name: &str, node: Node, known: &[&str]) -> Option<Section<'_>> {
-        Section::of(name, node, known, self.author, self.problems)
+    pub(super) fn entry(&mut self, name: &str, node: YamlNode, known: &[&str]) -> Option<ConfigSection<'_>> {
+        ConfigSection::of(name, node, known, self.author, self.problems)
     }
 
     /// The line and column of `key` in the file.
-    pub(super) fn place(&self, key: &str) -> Option<Place> {
+    pub(super) fn place(&self, key: &str) -> Option<TextPlace> {
         self.entries.iter().find(|(known, _)| known.name == key).map(|(known, _)| known.place)
     }
 
@@ -253,8 +253,8 @@ impl<'p> Section<'p> {
 }
 
 /// Whether there is nothing where a value could stand.
-pub(super) fn is_nothing(node: &Node) -> bool {
-    matches!(&node.value, Value::Scalar { text, is_plain: true } if matches!(text.as_str(), "" | "~" | "null"))
+pub(super) fn is_nothing(node: &YamlNode) -> bool {
+    matches!(&node.value, YamlValue::Scalar { text, is_plain: true } if matches!(text.as_str(), "" | "~" | "null"))
 }
 
 fn unknown(key: &str, known: &[&str], is_forbidden: bool) -> String {

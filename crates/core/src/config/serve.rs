@@ -1,6 +1,6 @@
 //! `serve`: the chat services that `dacapo serve` talks to. The user's own: a token says who sends.
 
-use super::{At, Section};
+use super::{At, ConfigSection};
 use crate::{duration::Millis, notify::WebhookUrl, workflow::told::TellMode};
 
 pub(super) const KEYS: [&str; 5] = ["route", "webhook", "slack", "telegram", "discord"];
@@ -55,7 +55,7 @@ pub struct ChatService {
     pub every: Millis,
 }
 
-pub(super) fn read(top: &mut Section<'_>) -> ServeSection {
+pub(super) fn read(top: &mut ConfigSection<'_>) -> ServeSection {
     if !top.is_users() {
         return ServeSection::default();
     }
@@ -68,7 +68,7 @@ pub(super) fn read(top: &mut Section<'_>) -> ServeSection {
     ServeSection { route, webhook, slack, telegram, discord }
 }
 
-fn webhook(serve: &mut Section<'_>) -> Option<WebhookService> {
+fn webhook(serve: &mut ConfigSection<'_>) -> Option<WebhookService> {
     let place = serve.place("webhook")?;
     let mut section = serve.section("webhook", &WEBHOOK_KEYS)?;
     let secret = secret(&mut section, place, "secret");
@@ -89,7 +89,12 @@ fn webhook(serve: &mut Section<'_>) -> Option<WebhookService> {
     Some(WebhookService { secret: secret?, url: url?, window, mode })
 }
 
-fn service(serve: &mut Section<'_>, name: &str, api: &str, needs_channels: bool) -> Option<ChatService> {
+fn service(
+    serve: &mut ConfigSection<'_>,
+    name: &str,
+    api: &str,
+    needs_channels: bool,
+) -> Option<ChatService> {
     let place = serve.place(name)?;
     let mut section = serve.section(name, &SERVICE_KEYS)?;
     let token = secret(&mut section, place, "token");
@@ -131,13 +136,13 @@ fn is_loopback(url: &str) -> bool {
     host == "localhost" || address.is_ok_and(|address| address.is_loopback())
 }
 
-fn mode(section: &mut Section<'_>) -> TellMode {
+fn mode(section: &mut ConfigSection<'_>) -> TellMode {
     let words = [("stream", TellMode::Stream), ("batch", TellMode::Batch)];
     section.choice("mode", &words).map_or(TellMode::Batch, |mode| mode.value)
 }
 
 /// The secret that `NAME_env` or `NAME_file` names.
-fn secret(section: &mut Section<'_>, place: crate::yaml::Place, name: &str) -> Option<SecretFrom> {
+fn secret(section: &mut ConfigSection<'_>, place: crate::yaml::TextPlace, name: &str) -> Option<SecretFrom> {
     let (by_name, by_file) = (format!("{name}_env"), format!("{name}_file"));
     let at = section.place(&by_name);
     let variable = section.text(&by_name).map(|text| text.value);

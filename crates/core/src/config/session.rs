@@ -1,6 +1,6 @@
 //! `session`: loops inside the chat sessions of agents (req 107).
 
-use super::{At, Both, Section, Source, Sourced};
+use super::{At, Both, ConfigSection, SettingSource, Sourced};
 use crate::{duration::Millis, judge::promise::PromiseRule, session::SessionSettings};
 
 pub(super) const KEYS: [&str; 4] = ["enabled", "max_iterations", "completion_promise", "continuation_delay"];
@@ -36,7 +36,7 @@ impl EffectiveSession {
     }
 }
 
-pub(super) fn read(top: &mut Section<'_>) -> SessionSection {
+pub(super) fn read(top: &mut ConfigSection<'_>) -> SessionSection {
     let Some(mut section) = top.section("session", &KEYS) else { return SessionSection::default() };
     let enabled = section.flag("enabled");
     let max_iterations = section.count("max_iterations", 1);
@@ -56,7 +56,7 @@ pub(super) fn resolve(both: &Both<'_>) -> EffectiveSession {
     let defaults = SessionSettings::default();
     let or = |sourced: Sourced<Option<String>>| match sourced.value {
         Some(value) => Sourced { value, from: sourced.from },
-        None => Sourced { value: defaults.completion_promise.clone(), from: Source::Default },
+        None => Sourced { value: defaults.completion_promise.clone(), from: SettingSource::Default },
     };
     let limit = both.limit(|config| config.session.max_iterations.clone(), Some(defaults.max_iterations));
     let enabled = both.pick(

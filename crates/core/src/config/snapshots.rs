@@ -1,6 +1,6 @@
 //! `snapshots`: how long the workspace's earlier states are kept.
 
-use super::{At, Section};
+use super::{At, ConfigSection};
 use crate::duration::Millis;
 
 pub(super) const KEYS: [&str; 1] = ["keep"];
@@ -12,7 +12,7 @@ pub struct Snapshots {
     pub keep: Option<At<Millis>>,
 }
 
-pub(super) fn read(top: &mut Section<'_>) -> Snapshots {
+pub(super) fn read(top: &mut ConfigSection<'_>) -> Snapshots {
     let Some(mut section) = top.section("snapshots", &KEYS) else { return Snapshots::default() };
     Snapshots { keep: section.duration("keep") }
 }

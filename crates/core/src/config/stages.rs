@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{At, Both, Config, Gate, Section, Source, Sourced, gates};
+use super::{At, Both, Config, ConfigSection, Gate, SettingSource, Sourced, gates};
 use crate::{
     judge::promise::PromiseRule,
     policy::{GateSpec, Origin, TestsMode},
@@ -10,7 +10,7 @@ use crate::{
         ChosenLimit, IterationLimit, PastRun, RalphLoopConfig, Stage, StageMode, StageName, equal_promises,
         machine::PlannedStage,
     },
-    yaml::{Place, Value},
+    yaml::{TextPlace, YamlValue},
 };
 
 /// The second name of a setting is accepted as well.
@@ -64,18 +64,18 @@ pub struct EffectiveStages {
 #[derive(Clone, Debug, PartialEq)]
 pub struct EffectiveStage {
     pub stage: Stage,
-    pub mode_from: Source,
-    pub max_iterations_from: Source,
-    pub promise_from: Source,
-    pub verifies_from: Source,
-    pub agent_from: Source,
-    pub model_from: Source,
-    pub tests_from: Source,
+    pub mode_from: SettingSource,
+    pub max_iterations_from: SettingSource,
+    pub promise_from: SettingSource,
+    pub verifies_from: SettingSource,
+    pub agent_from: SettingSource,
+    pub model_from: SettingSource,
+    pub tests_from: SettingSource,
     /// Of each gate of the stage.
-    pub gates_from: Vec<Source>,
+    pub gates_from: Vec<SettingSource>,
 }
 
-pub(super) fn read(top: &mut Section<'_>) -> Stages {
+pub(super) fn read(top: &mut ConfigSection<'_>) -> Stages {
     let mut read = Stages::default();
     let mut promises_at = BTreeMap::new();
     if let Some(mut section) = top.section("ralph", &RALPH_KEYS) {
@@ -112,9 +112,9 @@ pub(super) fn read(top: &mut Section<'_>) -> Stages {
 
 /// The value of a setting that has two names, of which a file may use one.
 fn aliased<T>(
-    section: &mut Section<'_>,
+    section: &mut ConfigSection<'_>,
     names: [&str; 2],
-    read: impl Fn(&mut Section<'_>, &str) -> Option<T>,
+    read: impl Fn(&mut ConfigSection<'_>, &str) -> Option<T>,
 ) -> Option<T> {
     let [name, alias] = names;
     if section.has(name)
@@ -127,10 +127,10 @@ fn aliased<T>(
 }
 
 /// A number, or `auto`.
-fn iteration_limit(section: &mut Section<'_>) -> Option<At<IterationLimit>> {
+fn iteration_limit(section: &mut ConfigSection<'_>) -> Option<At<IterationLimit>> {
     let node = section.take("max_iterations")?;
     let line = node.place.line;
-    if let Value::Scalar { text, is_plain: true } = &node.value {
+    if let YamlValue::Scalar { text, is_plain: true } = &node.value {
         if text == "auto" {
             return Some(At { value: IterationLimit::Auto, line });
         }
@@ -147,7 +147,7 @@ fn iteration_limit(section: &mut Section<'_>) -> Option<At<IterationLimit>> {
 }
 
 /// Words that can stand in a tag on one line.
-fn promise(section: &mut Section<'_>) -> Option<At<String>> {
+fn promise(section: &mut ConfigSection<'_>) -> Option<At<String>> {
     let place = section.place("completion_promise")?;
     let name = section.path("completion_promise");
     let found = section.text("completion_promise")?;
@@ -166,7 +166,7 @@ fn promise(section: &mut Section<'_>) -> Option<At<String>> {
 }
 
 /// Complains about a promise of this file that another stage has, too.
-fn equal(section: &mut Section<'_>, read: &Stages, promises_at: &BTreeMap<StageName, Place>) {
+fn equal(section: &mut ConfigSection<'_>, read: &Stages, promises_at: &BTreeMap<StageName, TextPlace>) {
     let stages: Vec<Stage> = StageName::ALL
         .into_iter()
         .map(|name| {
@@ -203,9 +203,9 @@ fn first<T: Clone>(both: &Both<'_>, of: impl Fn(&Config) -> Option<At<T>>, defau
     let found = [both.user, both.repository].into_iter().find_map(|config| of(config).map(|at| (config, at)));
     match found {
         Some((config, At { value, line })) => {
-            Sourced { value, from: Source::File { file: config.file.clone(), line } }
+            Sourced { value, from: SettingSource::File { file: config.file.clone(), line } }
         }
-        None => Sourced { value: default, from: Source::Default },
+        None => Sourced { value: default, from: SettingSource::Default },
     }
 }
 
@@ -237,7 +237,7 @@ fn stage(both: &Both<'_>, name: StageName, at_most: u32, defaults: &RalphLoopCon
                 origin,
                 ..GateSpec::of_command(&gate.run)
             });
-            gates_from.push(Source::File { file: config.file.clone(), line });
+            gates_from.push(SettingSource::File { file: config.file.clone(), line });
         }
     }
     EffectiveStage {

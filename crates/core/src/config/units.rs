@@ -1,11 +1,11 @@
 //! `units`: where units lie, how many are worked on at once, and what must hold when their tasks are done.
 
-use super::{At, Both, Config, Section, Source, Sourced, paths};
+use super::{At, Both, Config, ConfigSection, SettingSource, Sourced, paths};
 use crate::{
     duration::Millis,
     judge::glob::Globs,
     policy::Origin,
-    yaml::{Node, short},
+    yaml::{YamlNode, short},
 };
 
 pub(super) const KEYS: [&str; 6] = ["dir", "parallel", "target", "max_retries", "baseline", "submodules"];
@@ -70,10 +70,10 @@ pub struct EffectiveUnits {
 pub struct EffectiveCheck {
     pub check: CheckSetting,
     pub origin: Origin,
-    pub from: Source,
+    pub from: SettingSource,
 }
 
-pub(super) fn read(top: &mut Section<'_>) -> Units {
+pub(super) fn read(top: &mut ConfigSection<'_>) -> Units {
     let Some(mut section) = top.section("units", &KEYS) else { return Units::default() };
     let place = section.place("dir");
     let dir = section
@@ -115,7 +115,7 @@ pub(super) fn read(top: &mut Section<'_>) -> Units {
     }
 }
 
-fn check(section: &mut Section<'_>, node: Node) -> Option<At<CheckSetting>> {
+fn check(section: &mut ConfigSection<'_>, node: YamlNode) -> Option<At<CheckSetting>> {
     let place = node.place;
     let mut entry = section.entry("`units.baseline[]`", node, &BASELINE_KEYS)?;
     let has_run = entry.has("run");
@@ -161,14 +161,18 @@ pub(super) fn resolve(both: &Both<'_>) -> EffectiveUnits {
         let checks = config.units.baseline.iter().map(|At { value, line }| EffectiveCheck {
             check: value.clone(),
             origin,
-            from: Source::File { file: config.file.clone(), line: *line },
+            from: SettingSource::File { file: config.file.clone(), line: *line },
         });
         checks.collect()
     };
     let mut baseline = checks(both.user, Origin::User);
     baseline.extend(checks(both.repository, Origin::Repository));
     EffectiveUnits {
-        dir: if dir.from == Source::Default { Sourced { value: DEFAULT_DIR.to_owned(), ..dir } } else { dir },
+        dir: if dir.from == SettingSource::Default {
+            Sourced { value: DEFAULT_DIR.to_owned(), ..dir }
+        } else {
+            dir
+        },
         // More at once costs more: a repository may only lower it.
         parallel: count(|units| units.parallel.clone(), DEFAULT_PARALLEL),
         target: both.pick(
@@ -224,7 +228,7 @@ worktree: {teardown: [{run: docker compose down, if: compose.yaml}]}
         assert_eq!(units.baseline[0].check.timeout, Some(Millis(120_000)));
         assert_eq!(
             (units.baseline[0].origin, &units.baseline[1].from),
-            (Origin::Repository, &Source::File { file: "c".to_owned(), line: 9 })
+            (Origin::Repository, &SettingSource::File { file: "c".to_owned(), line: 9 })
         );
         assert_eq!(effective.teardown[0].value.run, "docker compose down");
 
@@ -233,7 +237,9 @@ worktree: {teardown: [{run: docker compose down, if: compose.yaml}]}
             (units.dir.value.as_str(), units.parallel.value, units.target.value, units.max_retries.value),
             ("specs/tasks", 4, None, 3)
         );
-        assert!(units.baseline.is_empty() && !units.submodules.value && units.dir.from == Source::Default);
+        assert!(
+            units.baseline.is_empty() && !units.submodules.value && units.dir.from == SettingSource::Default
+        );
     }
 
     #[test]

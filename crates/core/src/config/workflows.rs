@@ -1,6 +1,6 @@
 //! `workflows`: where else command files lie.
 
-use super::{At, Both, Section, Sourced, paths};
+use super::{At, Both, ConfigSection, Sourced, paths};
 
 pub(super) const KEYS: [&str; 1] = ["commands"];
 
@@ -11,7 +11,7 @@ pub struct Workflows {
     pub commands: Option<At<String>>,
 }
 
-pub(super) fn read(top: &mut Section<'_>) -> Workflows {
+pub(super) fn read(top: &mut ConfigSection<'_>) -> Workflows {
     let Some(mut section) = top.section("workflows", &KEYS) else { return Workflows::default() };
     let place = section.place("commands");
     let commands = section.text("commands");

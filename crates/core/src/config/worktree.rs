@@ -1,6 +1,6 @@
 //! `worktree`: what makes a fresh checkout ready for work, and what ends with it.
 
-use super::{At, Section, paths};
+use super::{At, ConfigSection, paths};
 
 pub(super) const KEYS: [&str; 2] = ["setup", "teardown"];
 pub(super) const STEP_KEYS: [&str; 2] = ["run", "if"];
@@ -23,12 +23,12 @@ pub struct SetupStep {
     pub condition: Option<String>,
 }
 
-pub(super) fn read(top: &mut Section<'_>) -> WorktreeSection {
+pub(super) fn read(top: &mut ConfigSection<'_>) -> WorktreeSection {
     let Some(mut section) = top.section("worktree", &KEYS) else { return WorktreeSection::default() };
     WorktreeSection { setup: steps(&mut section, "setup"), teardown: steps(&mut section, "teardown") }
 }
 
-fn steps(section: &mut Section<'_>, key: &str) -> Vec<At<SetupStep>> {
+fn steps(section: &mut ConfigSection<'_>, key: &str) -> Vec<At<SetupStep>> {
     let mut steps = Vec::new();
     for node in section.list(key) {
         let place = node.place;

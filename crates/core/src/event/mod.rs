@@ -35,7 +35,7 @@ use crate::{
     policy::Policy,
     receipt::Receipt,
     sandbox::SandboxHeld,
-    session::{HostSession, TranscriptMark, Turn},
+    session::{HostSession, TranscriptMark, TurnEnd},
 };
 
 /// A fact with its place in the journal.
@@ -307,7 +307,7 @@ pub enum LoopEvent {
         iteration: u32,
         at: Timestamp,
         #[serde(flatten)]
-        turn: Turn,
+        turn: TurnEnd,
         /// Where the transcript of the session ended.
         #[serde(default)]
         transcript: TranscriptMark,

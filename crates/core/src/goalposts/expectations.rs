@@ -5,14 +5,14 @@
 //! Only an assertion that is sure to be reached counts: a statement of the test's own body, on one line.
 
 use super::must_fail::{PythonTest, TestLanguage, python_tests};
-use crate::judge::tamper::Source;
+use crate::judge::tamper::SourceCode;
 
 /// How many tests of a file are made to expect something else.
 const MOST: usize = 4;
 
 /// A number that a test expects, and where it stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Expectation {
+pub(super) struct ExpectedNumber {
     /// The test's own name, as its runner prints it.
     pub(super) test: String,
     pub(super) at: usize,
@@ -20,7 +20,7 @@ pub(super) struct Expectation {
     pub(super) value: u64,
 }
 
-impl Expectation {
+impl ExpectedNumber {
     /// Another number near it, chosen by `random`: what holds the one holds the other.
     pub(super) fn other(&self, random: u64) -> u64 {
         let step = 1 + random % 7;
@@ -29,8 +29,8 @@ impl Expectation {
 }
 
 /// The first expectation of each test of a file, of as many tests as are looked at.
-pub(super) fn expectations(language: TestLanguage, source: &Source<'_>) -> Vec<Expectation> {
-    let mut all: Vec<Expectation> = match language {
+pub(super) fn expectations(language: TestLanguage, source: &SourceCode<'_>) -> Vec<ExpectedNumber> {
+    let mut all: Vec<ExpectedNumber> = match language {
         TestLanguage::Python => {
             python_tests(source).into_iter().filter_map(|test| of_python(source, test)).collect()
         }
@@ -63,7 +63,10 @@ fn last_argument(arguments: &str, from: usize) -> Option<(usize, usize, u64)> {
     (is_alone && arguments[..comma].contains('(')).then_some(found)
 }
 
-fn of_python(source: &Source<'_>, PythonTest { name, body, indent }: PythonTest) -> Option<Expectation> {
+fn of_python(
+    source: &SourceCode<'_>,
+    PythonTest { name, body, indent }: PythonTest,
+) -> Option<ExpectedNumber> {
     let mut start = body;
     for line in source.text[body..].split_inclusive('\n') {
         let at = start;
@@ -96,13 +99,13 @@ fn of_python(source: &Source<'_>, PythonTest { name, body, indent }: PythonTest)
             inner.and_then(|inner| last_argument(inner, at + own + "self.assertEqual(".len()))
         };
         if let Some((at, len, value)) = found {
-            return Some(Expectation { test: name, at, len, value });
+            return Some(ExpectedNumber { test: name, at, len, value });
         }
     }
     None
 }
 
-fn of_rust(source: &Source<'_>) -> Vec<Expectation> {
+fn of_rust(source: &SourceCode<'_>) -> Vec<ExpectedNumber> {
     let code = source.code_between(0, source.code.len());
     let mut all = Vec::new();
     for (mark, attribute) in code.match_indices("#[test]") {
@@ -120,7 +123,7 @@ fn of_rust(source: &Source<'_>) -> Vec<Expectation> {
             let inner = statement.strip_prefix("assert_eq!(")?.strip_suffix(");")?;
             last_argument(inner, at + "assert_eq!(".len())
         });
-        all.extend(found.map(|(at, len, value)| Expectation { test: name, at, len, value }));
+        all.extend(found.map(|(at, len, value)| ExpectedNumber { test: name, at, len, value }));
     }
     all
 }
@@ -152,7 +155,7 @@ const COMPARISONS: &[(&str, bool)] = &[
     (".to.equal(", true),
 ];
 
-fn of_javascript(source: &Source<'_>) -> Vec<Expectation> {
+fn of_javascript(source: &SourceCode<'_>) -> Vec<ExpectedNumber> {
     let code = source.code_between(0, source.code.len());
     let mut all = Vec::new();
     for call in ["test(", "it("] {
@@ -172,7 +175,7 @@ fn of_javascript(source: &Source<'_>) -> Vec<Expectation> {
                 (!text.contains('\n')).then(|| compared(text, body)).flatten()
             };
             let test = name.to_owned();
-            all.extend(found.map(|(at, len, value)| Expectation { test, at, len, value }));
+            all.extend(found.map(|(at, len, value)| ExpectedNumber { test, at, len, value }));
         }
     }
     all
@@ -246,7 +249,7 @@ mod tests {
 
     fn found(path: &str, text: &str) -> Vec<(String, String)> {
         let language = TestLanguage::of(path).unwrap();
-        let source = Source::new(text, language.masked_as());
+        let source = SourceCode::new(text, language.masked_as());
         let all = expectations(language, &source);
         all.into_iter().map(|known| (known.test, format!("{}|", &text[..known.at + known.len]))).collect()
     }
@@ -359,7 +362,7 @@ mod tests {
         for (value, least, most) in [(0, 1, 7), (4, 5, 11), (110, 111, 117), (120, 113, 119), (255, 248, 254)]
         {
             for random in 0..20 {
-                let known = Expectation { test: String::new(), at: 0, len: 1, value };
+                let known = ExpectedNumber { test: String::new(), at: 0, len: 1, value };
                 let other = known.other(random);
                 assert!((least..=most).contains(&other), "{value}: {other}");
             }

@@ -30,8 +30,8 @@ pub use links::is_link_to_system;
 pub use missed::missed_tests;
 pub use modules::{below, packages_of_test};
 pub use must_fail::{
-    MAX_MUST_FAIL, MustFailRun, MustFailSearch, MustFailTest, Place, ends_as_its_tests_do, expected_numbers,
-    must_fail_name, must_fail_tests, must_fail_tests_of_claim, with_must_fail_tests,
+    FailurePlace, MAX_MUST_FAIL, MustFailRun, MustFailSearch, MustFailTest, ends_as_its_tests_do,
+    expected_numbers, must_fail_name, must_fail_tests, must_fail_tests_of_claim, with_must_fail_tests,
 };
 pub use references::rests_on;
 pub use report::{ReportReader, TestReport};

@@ -14,7 +14,7 @@ use super::{
     expectations::{compared_numbers, expectations},
 };
 use crate::{
-    judge::tamper::{Language, Source, rust_test_items},
+    judge::tamper::{Language, SourceCode, rust_test_items},
     text::ansi::AnsiStripper,
 };
 
@@ -50,7 +50,7 @@ pub struct MustFailRun {
 
 /// Where a test program without test functions fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum FailurePlace {
     /// At its beginning, so that it is reached although the work is not done.
     Early,
     /// At its end, behind all that it checks.
@@ -68,7 +68,7 @@ struct Insertion {
 pub fn must_fail_tests(path: &str, text: &str) -> Vec<MustFailTest> {
     let test = |by: String| MustFailTest { path: path.to_owned(), by };
     let Some(language) = TestLanguage::of(path) else { return Vec::new() };
-    let source = Source::new(text, language.masked_as());
+    let source = SourceCode::new(text, language.masked_as());
     let mut all: Vec<MustFailTest> = language.assertions(path, &source).into_iter().map(test).collect();
     // Where no test can be added, what its tests are is not known well enough.
     if !all.is_empty() {
@@ -84,10 +84,10 @@ pub fn with_must_fail_tests(
     path: &str,
     text: &str,
     tests: &[(&str, String)],
-    place: Place,
+    place: FailurePlace,
 ) -> Option<String> {
     let language = TestLanguage::of(path)?;
-    let source = Source::new(text, language.masked_as());
+    let source = SourceCode::new(text, language.masked_as());
     let mut insertions = Vec::new();
     for (by, name) in tests {
         insertions.push(match by.strip_prefix(EXPECTATION_OF) {
@@ -117,7 +117,7 @@ pub fn with_must_fail_tests(
 /// another kind.
 pub fn expected_numbers(path: &str, text: &str, by: &str, name: &str) -> Option<(u64, u64)> {
     let (test, language) = (by.strip_prefix(EXPECTATION_OF)?, TestLanguage::of(path)?);
-    let source = Source::new(text, language.masked_as());
+    let source = SourceCode::new(text, language.masked_as());
     let known = expectations(language, &source).into_iter().find(|known| known.test == test)?;
     Some((known.value, known.other(number_of(name))))
 }
@@ -461,7 +461,7 @@ impl TestLanguage {
     }
 
     /// What must-fail tests in this file can fail by.
-    fn assertions(self, path: &str, source: &Source<'_>) -> Vec<String> {
+    fn assertions(self, path: &str, source: &SourceCode<'_>) -> Vec<String> {
         let code = source.code_between(0, source.code.len());
         let used = |table: &[(&str, &str)]| -> Vec<String> {
             let is_used = |by: &str| calls(&code, by);
@@ -492,10 +492,10 @@ impl TestLanguage {
     fn insertion(
         self,
         path: &str,
-        source: &Source<'_>,
+        source: &SourceCode<'_>,
         by: &str,
         name: &str,
-        place: Place,
+        place: FailurePlace,
     ) -> Option<Insertion> {
         let end = source.text.len();
         let statement = |table: &[(&str, &str)]| {
@@ -537,7 +537,7 @@ impl TestLanguage {
             }
             Self::C => {
                 let (early, late) = c_main(source)?;
-                let at = if place == Place::Early { early } else { late };
+                let at = if place == FailurePlace::Early { early } else { late };
                 Some(Insertion { at, text: format!("\n    assert(!\"{name}\");\n    "), replaced: 0 })
             }
         }
@@ -562,7 +562,7 @@ pub(super) struct PythonTest {
     pub(super) indent: String,
 }
 
-fn python_assertions(code: &str, source: &Source<'_>) -> Vec<String> {
+fn python_assertions(code: &str, source: &SourceCode<'_>) -> Vec<String> {
     let tests = python_tests(source);
     if tests.is_empty() {
         return Vec::new();
@@ -588,7 +588,7 @@ fn python_assertions(code: &str, source: &Source<'_>) -> Vec<String> {
     found
 }
 
-fn python_insertion(source: &Source<'_>, by: &str, name: &str) -> Option<Insertion> {
+fn python_insertion(source: &SourceCode<'_>, by: &str, name: &str) -> Option<Insertion> {
     if let Some(test) = by.strip_prefix(BODY_OF) {
         let PythonTest { body, indent, .. } =
             python_tests(source).into_iter().find(|known| known.name == test)?;
@@ -626,7 +626,7 @@ fn python_insertion(source: &Source<'_>, by: &str, name: &str) -> Option<Inserti
     Some(Insertion { at: source.text.len(), text: format!("{gap}{text}"), replaced: 0 })
 }
 
-pub(super) fn python_tests(source: &Source<'_>) -> Vec<PythonTest> {
+pub(super) fn python_tests(source: &SourceCode<'_>) -> Vec<PythonTest> {
     let mut tests: Vec<PythonTest> = Vec::new();
     let mut at = 0;
     let mut is_decorated = false;
@@ -668,7 +668,7 @@ fn test_function(code: &str) -> Option<&'static str> {
 // --- Rust ---------------------------------------------------------------------------------------------------
 
 /// Where a test function can stand in a Rust file, and how it is indented there.
-fn rust_place(path: &str, source: &Source<'_>) -> Option<(usize, &'static str)> {
+fn rust_place(path: &str, source: &SourceCode<'_>) -> Option<(usize, &'static str)> {
     let text = source.text;
     let items = rust_test_items(text);
     let module = items.iter().rev().find(|item| {
@@ -685,7 +685,7 @@ fn rust_place(path: &str, source: &Source<'_>) -> Option<(usize, &'static str)> 
 // --- Go -----------------------------------------------------------------------------------------------------
 
 /// The name by which the file calls the package `testing`.
-fn testing_package<'a>(source: &Source<'a>) -> Option<&'a str> {
+fn testing_package<'a>(source: &SourceCode<'a>) -> Option<&'a str> {
     let line = source.text.lines().find(|line| line.trim().ends_with("\"testing\""))?;
     let name = line.trim().trim_start_matches("import").trim().strip_suffix("\"testing\"")?.trim();
     match name {
@@ -698,7 +698,7 @@ fn testing_package<'a>(source: &Source<'a>) -> Option<&'a str> {
 // --- C ------------------------------------------------------------------------------------------------------
 
 /// The beginning of `main` and the place behind all that it does, if it is sure to come there.
-fn c_main(source: &Source<'_>) -> Option<(usize, usize)> {
+fn c_main(source: &SourceCode<'_>) -> Option<(usize, usize)> {
     let code = source.code_between(0, source.code.len());
     let main = code
         .match_indices("int main(")

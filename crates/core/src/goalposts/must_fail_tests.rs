@@ -6,7 +6,7 @@ fn by(path: &str, text: &str) -> Vec<String> {
     all.filter(|test| test.expects_other().is_none()).map(|test| test.by).collect()
 }
 
-fn with(path: &str, text: &str, by: &str, place: Place) -> Option<String> {
+fn with(path: &str, text: &str, by: &str, place: FailurePlace) -> Option<String> {
     with_must_fail_tests(path, text, &[(by, "qxname".to_owned())], place)
 }
 
@@ -100,49 +100,49 @@ fn a_must_fail_test_fails_by_what_its_file_uses() {
 fn a_must_fail_test_stands_where_its_runner_finds_it() {
     let python = "def test_qxname():\n    assert 1 == 2\n";
     for (path, text, by, place, expected) in [
-        ("test_a.py", "def test_a():\n    assert 1\n", "assert", Place::Late, format!("def test_a():\n    assert 1\n\n\n{python}")),
+        ("test_a.py", "def test_a():\n    assert 1\n", "assert", FailurePlace::Late, format!("def test_a():\n    assert 1\n\n\n{python}")),
         // Without the end of a line, with a main, with other ends of lines.
-        ("test_a.py", "def test_a(): assert 1", "assert", Place::Late, format!("def test_a(): assert 1\n\n\n{python}")),
+        ("test_a.py", "def test_a(): assert 1", "assert", FailurePlace::Late, format!("def test_a(): assert 1\n\n\n{python}")),
         (
             "test_a.py",
             "def test_a():\n    pass\n\n\nif __name__ == \"__main__\":\n    main()\n",
             "assert",
-            Place::Late,
+            FailurePlace::Late,
             format!("def test_a():\n    pass\n\n\n{python}\n\nif __name__ == \"__main__\":\n    main()\n"),
         ),
         (
             "test_a.py",
             "def test_a():\r\n    assert 1\r\n",
             "assert",
-            Place::Late,
+            FailurePlace::Late,
             format!("def test_a():\r\n    assert 1\r\n\r\n\r\n{}", python.replace('\n', "\r\n")),
         ),
         (
             "test_a.py",
             "class TestA:\n    def test_a(self):\n        \"\"\"Says why.\"\"\"\n        assert 1\n",
             "body of test_a",
-            Place::Late,
+            FailurePlace::Late,
             "class TestA:\n    def test_a(self):\n        assert \"qxname\" == \"\"\n        \"\"\"Says why.\"\"\"\n        assert 1\n".to_owned(),
         ),
         (
             "a.test.js",
             "'use strict'\ntest('a', () => assert.ok(f()))",
             "assert.ok(",
-            Place::Late,
+            FailurePlace::Late,
             "'use strict'\ntest('a', () => assert.ok(f()))\n\ntest('qxname', () => {\n  assert.ok(false);\n});\n".to_owned(),
         ),
         (
             "tests/a.rs",
             "#[test]\nfn a() {}\n",
             "panic!",
-            Place::Late,
+            FailurePlace::Late,
             "#[test]\nfn a() {}\n\n#[test]\nfn qxname() {\n    panic!(\"qxname\");\n}\n".to_owned(),
         ),
         (
             "src/a.rs",
             "#[cfg(test)]\nmod tests {\n    const OPEN: char = '{';\n}\n\nfn f() {}\n",
             "panic!",
-            Place::Late,
+            FailurePlace::Late,
             "#[cfg(test)]\nmod tests {\n    const OPEN: char = '{';\n\n    #[test]\n    fn qxname() {\n        panic!(\"qxname\");\n    }\n}\n\nfn f() {}\n"
                 .to_owned(),
         ),
@@ -150,29 +150,29 @@ fn a_must_fail_test_stands_where_its_runner_finds_it() {
             "a_test.go",
             "package a\n\nimport t2 \"testing\"\n",
             "t.Fatal",
-            Place::Late,
+            FailurePlace::Late,
             "package a\n\nimport t2 \"testing\"\n\nfunc Test_qxname(t *t2.T) {\n\tt.Fatal(\"qxname\")\n}\n".to_owned(),
         ),
         (
             "tests/a.c",
             "int main(void) {\n    assert(f());\n    return 0;\n}\n",
             "assert",
-            Place::Early,
+            FailurePlace::Early,
             "int main(void) {\n    assert(!\"qxname\");\n    \n    assert(f());\n    return 0;\n}\n".to_owned(),
         ),
         (
             "tests/a.c",
             "int main(void) {\n    assert(f());\n    return 0;\n}\n",
             "assert",
-            Place::Late,
+            FailurePlace::Late,
             "int main(void) {\n    assert(f());\n    \n    assert(!\"qxname\");\n    return 0;\n}\n".to_owned(),
         ),
     ] {
         assert_eq!(with(path, text, by, place), Some(expected), "{path}: {text}");
     }
     // The agent has taken away what it would stand in, or fail by.
-    assert_eq!(with("test_a.py", "def test_b():\n    pass\n", "body of test_a", Place::Late), None);
-    assert_eq!(with("src/a.rs", "fn f() {}\n", "assert!", Place::Late), None);
+    assert_eq!(with("test_a.py", "def test_b():\n    pass\n", "body of test_a", FailurePlace::Late), None);
+    assert_eq!(with("src/a.rs", "fn f() {}\n", "assert!", FailurePlace::Late), None);
 }
 
 #[test]
@@ -184,7 +184,10 @@ fn several_must_fail_tests_of_a_file_keep_their_places() {
         ("body of test_a", "three".to_owned()),
     ];
     let expected = "def test_a():\n    assert \"three\" == \"\"\n    assert f()\n\n\ndef test_b():\n    assert \"one\" == \"\"\n    assert f()\n\n\ndef test_two():\n    assert 1 == 2\n";
-    assert_eq!(with_must_fail_tests("test_a.py", text, &tests, Place::Late).as_deref(), Some(expected));
+    assert_eq!(
+        with_must_fail_tests("test_a.py", text, &tests, FailurePlace::Late).as_deref(),
+        Some(expected)
+    );
 }
 
 #[test]
@@ -271,7 +274,10 @@ fn a_test_that_expects_another_number_has_to_fail_by_what_the_code_gives() {
     assert!(has);
     let (before, now) = expected_numbers("test_a.py", text, by, "qxname").unwrap();
     assert_eq!(before, 4);
-    assert_eq!(with("test_a.py", text, by, Place::Late).unwrap(), text.replace("== 4", &format!("== {now}")));
+    assert_eq!(
+        with("test_a.py", text, by, FailurePlace::Late).unwrap(),
+        text.replace("== 4", &format!("== {now}"))
+    );
     let test = MustFailTest { path: "test_a.py".to_owned(), by: by.to_owned() };
     let failed = "FAILED test_a.py::test_adds - assert";
     for (output, is_noticed, others) in [

@@ -162,7 +162,7 @@ pub(super) fn replace(text: &str, span: &Range<usize>, value: &str) -> String {
 }
 
 /// The way to a value: the containers from the outermost one, and which of its entries each time.
-pub(super) type Place = Vec<usize>;
+pub(super) type ValuePath = Vec<usize>;
 
 /// Takes the entry at `place` out, and the containers that dacapo had made for it. `None` if nothing else was in the file and
 /// dacapo had made the file.

@@ -4,14 +4,14 @@ use crate::session::Host;
 
 /// For which sessions hooks are installed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scope {
+pub enum HookScope {
     /// All sessions of this user.
     User,
     /// Sessions in this folder.
     Project,
 }
 
-impl Scope {
+impl HookScope {
     pub const ALL: [Self; 2] = [Self::User, Self::Project];
 
     pub fn name(self) -> &'static str {
@@ -24,13 +24,13 @@ impl Scope {
 
 /// What a hook tells dacapo: the name of the command below `dacapo hook`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum HookKind {
     Stop,
     Prompt,
     Failure,
 }
 
-impl Told {
+impl HookKind {
     pub(super) const ALL: [Self; 3] = [Self::Stop, Self::Prompt, Self::Failure];
 
     pub fn command(self) -> &'static str {
@@ -44,7 +44,7 @@ impl Told {
 
 /// How a host writes one hook in its settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Shape {
+pub(super) enum HookFormat {
     /// `{"hooks": [{"type": "command", "command": …, "timeout": …}]}`, in a list for each event.
     Group,
     /// `{"type": "command", "bash": …, "timeoutSec": …}`, in a list for each event.
@@ -70,19 +70,23 @@ pub(super) struct Cap {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HostFacts {
     /// The event of the host, and what dacapo is told by it.
-    pub(super) events: &'static [(&'static str, Told)],
-    pub(super) shape: Shape,
+    pub(super) events: &'static [(&'static str, HookKind)],
+    pub(super) shape: HookFormat,
     /// How many of the host's units of time a second has.
     pub(super) units_per_second: u64,
     pub(super) cap: Option<Cap>,
 }
 
 pub(super) fn facts(host: Host) -> HostFacts {
-    const CLAUDE: &[(&str, Told)] =
-        &[("Stop", Told::Stop), ("UserPromptSubmit", Told::Prompt), ("StopFailure", Told::Failure)];
-    const CODEX: &[(&str, Told)] = &[("Stop", Told::Stop), ("UserPromptSubmit", Told::Prompt)];
-    const GEMINI: &[(&str, Told)] = &[("AfterAgent", Told::Stop), ("BeforeAgent", Told::Prompt)];
-    const COPILOT: &[(&str, Told)] = &[("agentStop", Told::Stop), ("userPromptSubmitted", Told::Prompt)];
+    const CLAUDE: &[(&str, HookKind)] = &[
+        ("Stop", HookKind::Stop),
+        ("UserPromptSubmit", HookKind::Prompt),
+        ("StopFailure", HookKind::Failure),
+    ];
+    const CODEX: &[(&str, HookKind)] = &[("Stop", HookKind::Stop), ("UserPromptSubmit", HookKind::Prompt)];
+    const GEMINI: &[(&str, HookKind)] = &[("AfterAgent", HookKind::Stop), ("BeforeAgent", HookKind::Prompt)];
+    const COPILOT: &[(&str, HookKind)] =
+        &[("agentStop", HookKind::Stop), ("userPromptSubmitted", HookKind::Prompt)];
     let claude_cap = Cap {
         path: &["env"],
         key: "CLAUDE_CODE_STOP_HOOK_BLOCK_CAP",
@@ -92,13 +96,13 @@ pub(super) fn facts(host: Host) -> HostFacts {
     };
     let qwen_cap = Cap { path: &[], key: "stopHookBlockingCap", written: "1e2", default: 8, most: Some(100) };
     let (events, shape, units_per_second, cap) = match host {
-        Host::Claude => (CLAUDE, Shape::Group, 1, Some(claude_cap)),
-        Host::Codex => (CODEX, Shape::Group, 1, None),
-        Host::Gemini => (GEMINI, Shape::Group, 1000, None),
-        Host::Qwen => (CLAUDE, Shape::Group, 1000, Some(qwen_cap)),
-        Host::Copilot => (COPILOT, Shape::Plain, 1, None),
+        Host::Claude => (CLAUDE, HookFormat::Group, 1, Some(claude_cap)),
+        Host::Codex => (CODEX, HookFormat::Group, 1, None),
+        Host::Gemini => (GEMINI, HookFormat::Group, 1000, None),
+        Host::Qwen => (CLAUDE, HookFormat::Group, 1000, Some(qwen_cap)),
+        Host::Copilot => (COPILOT, HookFormat::Plain, 1, None),
         // Its hooks are in a plugin, not in settings.
-        Host::Opencode => (&[] as &[_], Shape::Plain, 1, None),
+        Host::Opencode => (&[] as &[_], HookFormat::Plain, 1, None),
     };
     HostFacts { events, shape, units_per_second, cap }
 }
@@ -114,51 +118,55 @@ pub fn folder_variable(host: Host) -> Option<&'static str> {
 }
 
 /// The host's folder: below the user's home, or below the top of the project.
-pub fn folder(host: Host, scope: Scope) -> &'static str {
+pub fn folder(host: Host, scope: HookScope) -> &'static str {
     match (host, scope) {
         (Host::Claude, _) => ".claude",
         (Host::Codex, _) => ".codex",
         (Host::Gemini, _) => ".gemini",
         (Host::Qwen, _) => ".qwen",
-        (Host::Copilot, Scope::User) => ".copilot",
-        (Host::Copilot, Scope::Project) => ".github/hooks",
-        (Host::Opencode, Scope::User) => ".config/opencode",
-        (Host::Opencode, Scope::Project) => ".opencode",
+        (Host::Copilot, HookScope::User) => ".copilot",
+        (Host::Copilot, HookScope::Project) => ".github/hooks",
+        (Host::Opencode, HookScope::User) => ".config/opencode",
+        (Host::Opencode, HookScope::Project) => ".opencode",
     }
 }
 
 /// The settings file with the hooks, in the host's folder.
-pub fn settings_file(host: Host, scope: Scope) -> Option<&'static str> {
+pub fn settings_file(host: Host, scope: HookScope) -> Option<&'static str> {
     match (host, scope) {
-        (Host::Claude | Host::Gemini | Host::Qwen, _) | (Host::Copilot, Scope::User) => Some("settings.json"),
-        (Host::Copilot, Scope::Project) => Some("dacapo.json"),
+        (Host::Claude | Host::Gemini | Host::Qwen, _) | (Host::Copilot, HookScope::User) => {
+            Some("settings.json")
+        }
+        (Host::Copilot, HookScope::Project) => Some("dacapo.json"),
         (Host::Codex, _) => Some("config.toml"),
         (Host::Opencode, _) => None,
     }
 }
 
 /// What the user has to do before the host runs the hooks.
-pub fn before_they_run(host: Host, scope: Scope) -> Option<&'static str> {
+pub fn before_they_run(host: Host, scope: HookScope) -> Option<&'static str> {
     match (host, scope) {
-        (Host::Codex, Scope::User) => Some(
+        (Host::Codex, HookScope::User) => Some(
             "Codex skips hooks that its user has not trusted: start `codex`, look at `/hooks`, and trust the two of dacapo",
         ),
-        (Host::Codex, Scope::Project) => Some(
+        (Host::Codex, HookScope::Project) => Some(
             "Codex skips hooks that its user has not trusted: start `codex` here, trust the folder, look at `/hooks`, and trust the two of dacapo",
         ),
-        (Host::Gemini, Scope::Project) => Some(
+        (Host::Gemini, HookScope::Project) => Some(
             "Gemini runs the hooks of a folder only once its user trusts the folder: start `gemini` here and agree",
         ),
-        (Host::Qwen, Scope::Project) => Some(
+        (Host::Qwen, HookScope::Project) => Some(
             "Qwen runs the hooks of a folder only if its user trusts the folder, where folder trust is switched on",
         ),
-        (Host::Copilot, Scope::Project) => Some(
+        (Host::Copilot, HookScope::Project) => Some(
             "Copilot runs the hooks of a folder only once its user trusts the folder: start `copilot` here and agree",
         ),
-        (Host::Claude, Scope::Project) => Some(
+        (Host::Claude, HookScope::Project) => Some(
             "Claude Code asks once whether you trust this folder before it runs the folder's hooks; `claude -p` does not ask",
         ),
-        (Host::Claude | Host::Gemini | Host::Qwen | Host::Copilot, Scope::User) | (Host::Opencode, _) => None,
+        (Host::Claude | Host::Gemini | Host::Qwen | Host::Copilot, HookScope::User) | (Host::Opencode, _) => {
+            None
+        }
     }
 }
 

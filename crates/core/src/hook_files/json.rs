@@ -82,7 +82,7 @@ impl JsonNode {
 /// Reads a whole text: one value, with blanks and comments around it. `None` if there are only blanks.
 pub(super) fn parse(text: &str) -> Result<Option<JsonNode>, SettingsError> {
     let at = text.len() - text.strip_prefix('\u{feff}').unwrap_or(text).len();
-    let mut reader = Reader { text, at };
+    let mut reader = JsonReader { text, at };
     reader.skip()?;
     if reader.at == text.len() {
         return Ok(None);
@@ -95,12 +95,12 @@ pub(super) fn parse(text: &str) -> Result<Option<JsonNode>, SettingsError> {
     }
 }
 
-struct Reader<'a> {
+struct JsonReader<'a> {
     text: &'a str,
     at: usize,
 }
 
-impl Reader<'_> {
+impl JsonReader<'_> {
     fn wrong(&self, what: &str) -> SettingsError {
         let before = &self.text[..self.at];
         let line = before.bytes().filter(|byte| *byte == b'\n').count() + 1;

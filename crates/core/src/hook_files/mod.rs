@@ -10,7 +10,7 @@ mod tests;
 mod toml_text;
 mod trusted;
 
-pub use hosts::{Scope, Told, before_they_run, folder, folder_variable, how_to_begin, settings_file};
+pub use hosts::{HookKind, HookScope, before_they_run, folder, folder_variable, how_to_begin, settings_file};
 pub use own_files::{
     CLAUDE_PLUGIN_PATHS, OwnFile, Ownership, claude_plugin, own_files, own_paths, ownership,
 };
@@ -21,8 +21,8 @@ use std::ops::Range;
 use serde_json::{Value, json};
 
 use self::{
-    edit::Place,
-    hosts::{Cap, HostFacts, Shape, facts},
+    edit::ValuePath,
+    hosts::{Cap, HookFormat, HostFacts, facts},
     json::{JsonKind, JsonNode},
 };
 use crate::{duration::Millis, session::Host};
@@ -46,7 +46,7 @@ pub enum SettingsError {
 
 /// The hooks that are to be installed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wanted {
+pub struct HooksToInstall {
     /// The program that hooks run, as a path or as a name on `PATH`.
     pub program: String,
     /// Only judge what the agent leaves when it stops, beside a loop of the host's own.
@@ -65,11 +65,11 @@ pub enum Which {
 
 /// The time a host has to give a hook, for gates with these timeouts: twice all of them, because a claim is checked in the
 /// workspace and in a clean checkout, and a minute for the rest.
-pub fn hook_timeout(gates: impl IntoIterator<Item = Millis>, scope: Scope) -> Millis {
+pub fn hook_timeout(gates: impl IntoIterator<Item = Millis>, scope: HookScope) -> Millis {
     // Hooks of a user serve repositories whose gates are not known here.
     let least = match scope {
-        Scope::User => 3600,
-        Scope::Project => 600,
+        HookScope::User => 3600,
+        HookScope::Project => 600,
     };
     let gates: u64 = gates.into_iter().map(|gate| gate.0).sum();
     Millis((gates.saturating_mul(2).saturating_add(60_000)).max(least * 1000))
@@ -83,21 +83,21 @@ pub(super) struct WantedHook {
     timeout: u64,
 }
 
-fn wanted_hooks(host: Host, wanted: &Wanted) -> Vec<WantedHook> {
+fn wanted_hooks(host: Host, wanted: &HooksToInstall) -> Vec<WantedHook> {
     let HostFacts { events, shape, units_per_second, .. } = facts(host);
     let timeout = wanted.timeout.0.div_ceil(1000) * units_per_second;
     // A judge looks at the files before the agent works and when it stops; failures are not its business.
-    let events = events.iter().filter(|(_, told)| !wanted.verify || *told != Told::Failure);
+    let events = events.iter().filter(|(_, told)| !wanted.verify || *told != HookKind::Failure);
     events
         .map(|(event, told)| {
             let command = command_line(host, *told, wanted);
             // Only a stop runs gates.
-            let timeout = if *told == Told::Stop { timeout } else { 60 * units_per_second };
+            let timeout = if *told == HookKind::Stop { timeout } else { 60 * units_per_second };
             let value = match shape {
-                Shape::Group => {
+                HookFormat::Group => {
                     json!({"hooks": [{"type": "command", "command": command, "timeout": timeout}]})
                 }
-                Shape::Plain => json!({"type": "command", "bash": command, "timeoutSec": timeout}),
+                HookFormat::Plain => json!({"type": "command", "bash": command, "timeoutSec": timeout}),
             };
             WantedHook { event, value, command, timeout }
         })
@@ -105,7 +105,7 @@ fn wanted_hooks(host: Host, wanted: &Wanted) -> Vec<WantedHook> {
 }
 
 /// What the host's shell is given.
-fn command_line(host: Host, told: Told, wanted: &Wanted) -> String {
+fn command_line(host: Host, told: HookKind, wanted: &HooksToInstall) -> String {
     let program = crate::text::shell::word(&wanted.program);
     let verify = if wanted.verify { " --verify" } else { "" };
     format!("{program} hook {} --agent {host}{verify}", told.command())
@@ -115,14 +115,14 @@ fn command_line(host: Host, told: Told, wanted: &Wanted) -> String {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct OurCommand {
     program: String,
-    told: Told,
+    told: HookKind,
     verify: bool,
 }
 
 fn our_command(host: Host, line: &str) -> Option<OurCommand> {
     let words = shlex::split(line)?;
     let [program, hook, told, agent, name, rest @ ..] = words.as_slice() else { return None };
-    let told = Told::ALL.into_iter().find(|known| known.command() == told)?;
+    let told = HookKind::ALL.into_iter().find(|known| known.command() == told)?;
     let verify = match rest {
         [] => false,
         [flag] if flag == "--verify" => true,
@@ -135,9 +135,9 @@ fn our_command(host: Host, line: &str) -> Option<OurCommand> {
 /// Puts the hooks into the settings, or brings those that are there up to date. `None` is a file that is not there.
 pub fn install(
     host: Host,
-    scope: Scope,
+    scope: HookScope,
     text: Option<&str>,
-    wanted: &Wanted,
+    wanted: &HooksToInstall,
 ) -> Result<String, SettingsError> {
     let before = text.unwrap_or_default();
     match settings_file(host, scope) {
@@ -149,7 +149,7 @@ pub fn install(
 /// Takes the hooks out of the settings. `None`: nothing but them was in the file, and dacapo had made it.
 pub fn uninstall(
     host: Host,
-    scope: Scope,
+    scope: HookScope,
     text: &str,
     which: Which,
 ) -> Result<Option<String>, SettingsError> {
@@ -163,7 +163,7 @@ pub fn uninstall(
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InstalledHook {
     pub event: String,
-    pub told: Told,
+    pub told: HookKind,
     pub program: String,
     pub verify: bool,
     /// How long the host lets it run, if that is set.
@@ -181,7 +181,7 @@ pub struct Installed {
 }
 
 /// Reads what is installed.
-pub fn installed(host: Host, scope: Scope, text: &str) -> Result<Installed, SettingsError> {
+pub fn installed(host: Host, scope: HookScope, text: &str) -> Result<Installed, SettingsError> {
     let units = facts(host).units_per_second;
     let hook = |event: &str, command: OurCommand, timeout: Option<u64>| InstalledHook {
         event: event.to_owned(),
@@ -236,7 +236,7 @@ struct JsonHook {
     command: OurCommand,
     timeout: Option<u64>,
     /// Where the whole of it stands: its group, or itself where others share the group.
-    place: Place,
+    place: ValuePath,
     span: Range<usize>,
     /// Whether it is as dacapo writes it, alone in its group.
     is_whole: bool,
@@ -251,7 +251,7 @@ fn json_hooks(host: Host, root: &JsonNode) -> Vec<JsonHook> {
         for (of_group, group) in event.value.items().iter().enumerate() {
             let place = vec![at, of_event, of_group];
             let mut hear =
-                |handler: &JsonNode, key: &str, limit: &str, place: Place, whole: &JsonNode, is_whole| {
+                |handler: &JsonNode, key: &str, limit: &str, place: ValuePath, whole: &JsonNode, is_whole| {
                     let Some(line) = handler.get(key).and_then(JsonNode::as_str) else { return };
                     let Some(command) = our_command(host, line) else { return };
                     let timeout = handler.get(limit).and_then(|node| node.value().as_u64());
@@ -259,8 +259,8 @@ fn json_hooks(host: Host, root: &JsonNode) -> Vec<JsonHook> {
                     found.push(JsonHook { event, command, timeout, place, span, is_whole });
                 };
             match facts(host).shape {
-                Shape::Plain => hear(group, "bash", "timeoutSec", place, group, true),
-                Shape::Group => {
+                HookFormat::Plain => hear(group, "bash", "timeoutSec", place, group, true),
+                HookFormat::Group => {
                     let JsonKind::Object(keys) = &group.kind else { continue };
                     let Some(of_list) = keys.iter().rposition(|key| key.key == "hooks") else { continue };
                     let handlers = keys[of_list].value.items();
@@ -280,10 +280,10 @@ fn json_hooks(host: Host, root: &JsonNode) -> Vec<JsonHook> {
 
 fn install_json(
     host: Host,
-    scope: Scope,
+    scope: HookScope,
     before: &str,
     is_new: bool,
-    wanted: &Wanted,
+    wanted: &HooksToInstall,
 ) -> Result<String, SettingsError> {
     let root = json::parse(before)?;
     if let Some(root) = &root
@@ -292,7 +292,7 @@ fn install_json(
         return Err(SettingsError::Shape { path: "the whole file".to_owned(), what: "an object" });
     }
     let mut text = before.to_owned();
-    if is_new && (host, scope) == (Host::Copilot, Scope::Project) {
+    if is_new && (host, scope) == (Host::Copilot, HookScope::Project) {
         text = edit::insert(&text, &[], "version", "1")?;
     }
     for hook in wanted_hooks(host, wanted) {
@@ -330,7 +330,7 @@ fn install_json(
     }
 }
 
-fn is_current(found: &JsonHook, hook: &WantedHook, wanted: &Wanted) -> bool {
+fn is_current(found: &JsonHook, hook: &WantedHook, wanted: &HooksToInstall) -> bool {
     found.command.program == wanted.program
         && found.command.verify == wanted.verify
         && found.timeout == Some(hook.timeout)
@@ -353,7 +353,7 @@ fn one_line(value: &Value) -> String {
 
 fn uninstall_json(
     host: Host,
-    scope: Scope,
+    scope: HookScope,
     before: &str,
     which: Which,
 ) -> Result<Option<String>, SettingsError> {
@@ -364,7 +364,7 @@ fn uninstall_json(
         let Some(root) = json::parse(&text)? else { return Ok(Some(text)) };
         let hooks = json_hooks(host, &root);
         let remain = hooks.iter().filter(|hook| which == Which::Verify && !hook.command.verify).count();
-        let mut places: Vec<(usize, Place)> = hooks
+        let mut places: Vec<(usize, ValuePath)> = hooks
             .iter()
             .filter(|hook| which == Which::All || hook.command.verify)
             .map(|hook| (hook.span.start, hook.place.clone()))
@@ -382,15 +382,15 @@ fn uninstall_json(
             None => return Ok(None),
         }
     }
-    let is_left_over = (host, scope) == (Host::Copilot, Scope::Project)
+    let is_left_over = (host, scope) == (Host::Copilot, HookScope::Project)
         && text != before
         && json::parse(&text)?.is_some_and(|root| root.value() == json!({"version": 1}));
     Ok((!is_left_over).then_some(text))
 }
 
 /// Where the setting stands that lifts the host's limit, if dacapo wrote it.
-fn cap_place(text: &str, root: &JsonNode, cap: &Cap) -> Option<(usize, Place)> {
-    let (mut node, mut place) = (root, Place::new());
+fn cap_place(text: &str, root: &JsonNode, cap: &Cap) -> Option<(usize, ValuePath)> {
+    let (mut node, mut place) = (root, ValuePath::new());
     for key in cap.path.iter().chain([&cap.key]) {
         let JsonKind::Object(members) = &node.kind else { return None };
         let at = members.iter().rposition(|member| member.key == *key)?;
@@ -478,7 +478,12 @@ fn wrapped(table: &toml::Table) -> toml::Table {
     table
 }
 
-fn install_toml(host: Host, before: &str, is_new: bool, wanted: &Wanted) -> Result<String, SettingsError> {
+fn install_toml(
+    host: Host,
+    before: &str,
+    is_new: bool,
+    wanted: &HooksToInstall,
+) -> Result<String, SettingsError> {
     toml_text::parse(before)?;
     let mut text = before.to_owned();
     for hook in wanted_hooks(host, wanted) {

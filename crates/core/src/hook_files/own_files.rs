@@ -3,7 +3,7 @@
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
-use super::Wanted;
+use super::HooksToInstall;
 use crate::session::Host;
 
 /// A file of dacapo's, by its place in the host's folder.
@@ -17,7 +17,7 @@ pub struct OwnFile {
 const MARK: &str = "written by `dacapo hook install`, sha256";
 
 /// The files that belong to the hooks of a host.
-pub fn own_files(host: Host, wanted: &Wanted) -> Vec<OwnFile> {
+pub fn own_files(host: Host, wanted: &HooksToInstall) -> Vec<OwnFile> {
     if host == Host::Opencode {
         return vec![OwnFile { path: "plugin/dacapo.js", text: marked("//", &opencode_plugin(wanted)) }];
     }
@@ -119,13 +119,13 @@ fn qwen_command(is_cancel: bool) -> String {
     markdown(&format!("description: {about}\n"), &format!("/{name} {{{{args}}}}\n"))
 }
 
-fn opencode_plugin(wanted: &Wanted) -> String {
+fn opencode_plugin(wanted: &HooksToInstall) -> String {
     let program = json!(wanted.program).to_string();
     include_str!("opencode_plugin.js").replace("\"@PROGRAM@\"", &program)
 }
 
 /// The folder of a plugin of Claude Code: its commands are `/ralph:ralph` and `/ralph:cancel-ralph`.
-pub fn claude_plugin(wanted: &Wanted, version: &str) -> Vec<OwnFile> {
+pub fn claude_plugin(wanted: &HooksToInstall, version: &str) -> Vec<OwnFile> {
     let manifest = json!({
         "name": "ralph", "version": version,
         "description": "Work on a task in a loop until gates prove it done",

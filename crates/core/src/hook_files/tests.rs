@@ -5,12 +5,12 @@ use serde_json::{Value, json};
 
 use super::*;
 
-fn wanted() -> Wanted {
-    Wanted { program: "/usr/bin/dacapo".to_owned(), verify: false, timeout: Millis(600_000) }
+fn wanted() -> HooksToInstall {
+    HooksToInstall { program: "/usr/bin/dacapo".to_owned(), verify: false, timeout: Millis(600_000) }
 }
 
-fn verifying() -> Wanted {
-    Wanted { verify: true, ..wanted() }
+fn verifying() -> HooksToInstall {
+    HooksToInstall { verify: true, ..wanted() }
 }
 
 const JSON_HOSTS: [Host; 4] = [Host::Claude, Host::Gemini, Host::Qwen, Host::Copilot];
@@ -112,12 +112,13 @@ const TOML: [(&str, &str); 16] = [
     ("odd blanks", "  [ a . b ]  # c\n\tx=1\n\n[[ hooks . PreToolUse ]]\n"),
 ];
 
-fn installed_text(host: Host, text: Option<&str>, wanted: &Wanted) -> String {
-    install(host, Scope::User, text, wanted).unwrap_or_else(|error| panic!("{host}: {error} in\n{text:?}"))
+fn installed_text(host: Host, text: Option<&str>, wanted: &HooksToInstall) -> String {
+    install(host, HookScope::User, text, wanted)
+        .unwrap_or_else(|error| panic!("{host}: {error} in\n{text:?}"))
 }
 
 fn uninstalled(host: Host, text: &str) -> Option<String> {
-    uninstall(host, Scope::User, text, Which::All)
+    uninstall(host, HookScope::User, text, Which::All)
         .unwrap_or_else(|error| panic!("{host}: {error} in\n{text}"))
 }
 
@@ -140,7 +141,7 @@ fn uninstall_brings_back_every_byte() {
 #[test]
 fn a_file_that_was_not_there_goes_again() {
     for host in JSON_HOSTS.into_iter().chain([Host::Codex]) {
-        for scope in Scope::ALL {
+        for scope in HookScope::ALL {
             let with = install(host, scope, None, &wanted()).unwrap();
             assert_eq!(uninstall(host, scope, &with, Which::All), Ok(None), "{host}:\n{with}");
         }
@@ -162,16 +163,17 @@ fn installing_twice_changes_nothing() {
 
 #[test]
 fn a_newer_program_or_timeout_takes_the_place_of_the_old_one() {
-    let newer = Wanted { program: "/opt/new place/dacapo".to_owned(), timeout: Millis(900_000), ..wanted() };
+    let newer =
+        HooksToInstall { program: "/opt/new place/dacapo".to_owned(), timeout: Millis(900_000), ..wanted() };
     for (host, name, text) in corpus() {
         let once = installed_text(host, Some(text), &wanted());
         let again = installed_text(host, Some(&once), &newer);
-        let found = installed(host, Scope::User, &again).unwrap().hooks;
+        let found = installed(host, HookScope::User, &again).unwrap().hooks;
         assert!(
             !found.is_empty() && found.iter().all(|hook| hook.program == newer.program),
             "{host}, {name}"
         );
-        let stop = found.iter().find(|hook| hook.told == Told::Stop).unwrap();
+        let stop = found.iter().find(|hook| hook.told == HookKind::Stop).unwrap();
         assert_eq!(stop.timeout, Some(newer.timeout), "{host}, {name}");
         assert_eq!(uninstalled(host, &again).as_deref(), Some(text), "{host}, {name}:\n{again}");
     }
@@ -183,7 +185,7 @@ fn a_loop_and_a_judge_can_be_installed_side_by_side_and_taken_out_one_by_one() {
         let with_loop = installed_text(host, Some(text), &wanted());
         let both = installed_text(host, Some(&with_loop), &verifying());
         assert_eq!(
-            uninstall(host, Scope::User, &both, Which::Verify),
+            uninstall(host, HookScope::User, &both, Which::Verify),
             Ok(Some(with_loop.clone())),
             "{host}, {name}:\n{both}"
         );
@@ -244,7 +246,7 @@ fn what_is_written_is_what_each_host_reads() {
       }
     }
     "#);
-    let gemini = install(Host::Gemini, Scope::Project, None, &verifying()).unwrap();
+    let gemini = install(Host::Gemini, HookScope::Project, None, &verifying()).unwrap();
     insta::assert_snapshot!(gemini, @r#"
     {
       "hooks": {
@@ -257,7 +259,7 @@ fn what_is_written_is_what_each_host_reads() {
       }
     }
     "#);
-    let copilot = install(Host::Copilot, Scope::Project, None, &wanted()).unwrap();
+    let copilot = install(Host::Copilot, HookScope::Project, None, &wanted()).unwrap();
     insta::assert_snapshot!(copilot, @r#"
     {
       "version": 1,
@@ -271,7 +273,7 @@ fn what_is_written_is_what_each_host_reads() {
       }
     }
     "#);
-    let spaced = Wanted { program: "/my tools/dacapo".to_owned(), ..wanted() };
+    let spaced = HooksToInstall { program: "/my tools/dacapo".to_owned(), ..wanted() };
     insta::assert_snapshot!(installed_text(Host::Codex, Some("model = \"gpt-5\"\n"), &spaced), @r#"
     model = "gpt-5"
 
@@ -352,11 +354,11 @@ fn settings_that_do_not_parse_are_refused_with_the_place() {
         (Host::Codex, "hooks = {Stop = []}\n", "`hooks` is written in one line"),
         (Host::Codex, "[hooks]\nStop = [{hooks = []}]\n", "`hooks` is written in one line"),
     ] {
-        let error = install(host, Scope::User, Some(text), &wanted()).expect_err(text).to_string();
+        let error = install(host, HookScope::User, Some(text), &wanted()).expect_err(text).to_string();
         assert!(error.starts_with(expected), "{text}: {error}");
     }
     let deep = format!("{}{}", "[".repeat(5000), "]".repeat(5000));
-    assert!(install(Host::Claude, Scope::User, Some(&deep), &wanted()).is_err());
+    assert!(install(Host::Claude, HookScope::User, Some(&deep), &wanted()).is_err());
 }
 
 #[test]
@@ -371,9 +373,9 @@ fn a_limit_of_the_host_is_named_when_it_would_bite() {
         (Host::Qwen, "{\"stopHookBlockingCap\": 0}", Some(8)),
         (Host::Gemini, "{}", None),
     ] {
-        assert_eq!(installed(host, Scope::User, text).unwrap().cap, cap, "{host} {text}");
+        assert_eq!(installed(host, HookScope::User, text).unwrap().cap, cap, "{host} {text}");
     }
-    let off = installed(Host::Claude, Scope::User, "{\"disableAllHooks\": true}").unwrap();
+    let off = installed(Host::Claude, HookScope::User, "{\"disableAllHooks\": true}").unwrap();
     assert!(off.is_disabled);
 }
 
@@ -381,10 +383,10 @@ fn a_limit_of_the_host_is_named_when_it_would_bite() {
 fn hooks_are_given_more_time_than_the_gates_need_together() {
     let minutes = |minutes: u64| Millis(minutes * 60_000);
     for (gates, scope, expected) in [
-        (vec![], Scope::Project, minutes(10)),
-        (vec![minutes(5), minutes(20)], Scope::Project, minutes(51)),
-        (vec![minutes(5)], Scope::User, minutes(60)),
-        (vec![minutes(600)], Scope::User, minutes(1201)),
+        (vec![], HookScope::Project, minutes(10)),
+        (vec![minutes(5), minutes(20)], HookScope::Project, minutes(51)),
+        (vec![minutes(5)], HookScope::User, minutes(60)),
+        (vec![minutes(600)], HookScope::User, minutes(1201)),
     ] {
         assert_eq!(hook_timeout(gates, scope), expected);
     }
@@ -458,8 +460,8 @@ proptest! {
     fn whatever_the_settings_look_like_uninstall_brings_them_back(text in any_json()) {
         for host in [Host::Claude, Host::Qwen] {
             // Settings of another shape are refused; nothing is written then.
-            if let Ok(with) = install(host, Scope::User, Some(&text), &wanted()) {
-                prop_assert_eq!(uninstall(host, Scope::User, &with, Which::All), Ok(Some(text.clone())), "{}", with);
+            if let Ok(with) = install(host, HookScope::User, Some(&text), &wanted()) {
+                prop_assert_eq!(uninstall(host, HookScope::User, &with, Which::All), Ok(Some(text.clone())), "{}", with);
             }
         }
     }
@@ -470,8 +472,8 @@ proptest! {
         Just("[[hooks.Stop.hooks]]"), Just("command = \"x\""), Just("[t]"), Just("l = ["), Just("]"), Just("\"[x]\","),
     ], 0..8), newline in prop_oneof![Just("\n"), Just("\r\n")], ends in any::<bool>()) {
         let text = format!("{}{}", lines.join(newline), if ends { newline } else { "" });
-        if let Ok(with) = install(Host::Codex, Scope::User, Some(&text), &wanted()) {
-            prop_assert_eq!(uninstall(Host::Codex, Scope::User, &with, Which::All), Ok(Some(text.clone())), "{}", with);
+        if let Ok(with) = install(Host::Codex, HookScope::User, Some(&text), &wanted()) {
+            prop_assert_eq!(uninstall(Host::Codex, HookScope::User, &with, Which::All), Ok(Some(text.clone())), "{}", with);
         }
     }
 }
@@ -479,6 +481,10 @@ proptest! {
 #[test]
 fn two_comments_side_by_side_are_no_line_comment() {
     let text = "{\"Stop\":1/* c *//* c */}";
-    let with = install(Host::Claude, Scope::User, Some(text), &wanted()).unwrap();
-    assert_eq!(uninstall(Host::Claude, Scope::User, &with, Which::All), Ok(Some(text.to_owned())), "{with}");
+    let with = install(Host::Claude, HookScope::User, Some(text), &wanted()).unwrap();
+    assert_eq!(
+        uninstall(Host::Claude, HookScope::User, &with, Which::All),
+        Ok(Some(text.to_owned())),
+        "{with}"
+    );
 }

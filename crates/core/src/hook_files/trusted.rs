@@ -3,7 +3,7 @@
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
-use super::{SettingsError, Told, hosts::facts, our_command, toml_text};
+use super::{HookKind, SettingsError, hosts::facts, our_command, toml_text};
 use crate::session::Host;
 
 /// How a hook stands with the user of Codex.
@@ -18,7 +18,7 @@ pub enum HookTrust {
 
 /// The hooks of dacapo's in the settings `text` of Codex, which lie at `path`, and how they stand with the user, whose own settings
 /// are `users`.
-pub fn codex_trust(path: &str, text: &str, users: &str) -> Result<Vec<(Told, HookTrust)>, SettingsError> {
+pub fn codex_trust(path: &str, text: &str, users: &str) -> Result<Vec<(HookKind, HookTrust)>, SettingsError> {
     let (table, users) = (toml_text::parse(text)?, toml_text::parse(users)?);
     let states = users.get("hooks").and_then(|hooks| hooks.get("state"));
     let mut found = Vec::new();
@@ -103,7 +103,7 @@ mod tests {
         ] {
             assert_eq!(
                 codex_trust("/c/config.toml", &text, &users),
-                Ok(vec![(Told::Stop, expected)]),
+                Ok(vec![(HookKind::Stop, expected)]),
                 "{users}"
             );
         }

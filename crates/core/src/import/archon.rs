@@ -7,15 +7,15 @@ use super::{COMMANDS, Imported, LeftOutKey, NewFile, Product, WORKFLOWS, emit, f
 use crate::{
     problem::Problem,
     workflow::{
-        Settings, StepKind,
+        ParseSettings, StepKind,
         catalogue::{WorkflowFile, catalogue},
         command::{CommandFailure, CommandFile},
-        keys::{self, KINDS, Section},
+        keys::{self, KINDS, SectionSpec},
         parse,
         template::{self, Name},
         useless_keys,
     },
-    yaml::{self, Key, Node, Place, Value},
+    yaml::{self, TextPlace, YamlKey, YamlNode, YamlValue},
 };
 
 /// A workflow file of Archon's.
@@ -97,12 +97,12 @@ fn one(source: &WorkflowSource, place: &ArchonPlace) -> Result<Converted, Vec<Pr
         Ok(text) => with_places(text, place, &mut notes).into_bytes(),
         Err(_) => source.bytes.clone(),
     };
-    let parsed = parse(&format!(".archon/workflows/{stem}.yaml"), &bytes, Settings { lenient: true });
+    let parsed = parse(&format!(".archon/workflows/{stem}.yaml"), &bytes, ParseSettings { lenient: true });
     let Some(workflow) = parsed.workflow.filter(|_| parsed.problems.is_empty()) else {
         let problems = parsed.problems.into_iter();
         return Err(problems.map(|problem| Problem { file: source.file.clone(), ..problem }).collect());
     };
-    let root = yaml::read(&bytes).0.unwrap_or(Node { place: TOP, value: Value::Map(Vec::new()) });
+    let root = yaml::read(&bytes).0.unwrap_or(YamlNode { place: TOP, value: YamlValue::Map(Vec::new()) });
     let mut converter = Converter { file: &source.file, left_out: Vec::new() };
     let root = converter.workflow(root, source.is_in_place.then_some(source.file.as_str()));
     let text = format!("# Imported from {}\n{}", source.file, emit::emit(&root));
@@ -140,7 +140,7 @@ fn one(source: &WorkflowSource, place: &ArchonPlace) -> Result<Converted, Vec<Pr
         CommandFile::of(&file, text.into_bytes()).map_err(|_| CommandFailure::EmptyFile { file })
     };
     let new = WorkflowFile { file: path.clone(), bytes: Ok(text.clone().into_bytes()) };
-    let checked = catalogue(&[new], Settings::default(), read);
+    let checked = catalogue(&[new], ParseSettings::default(), read);
     if !checked.problems.is_empty() {
         return Err(checked.problems);
     }
@@ -178,7 +178,7 @@ fn with_places(text: &str, place: &ArchonPlace, notes: &mut Vec<String>) -> Stri
     out
 }
 
-const TOP: Place = Place { line: 1, column: 1 };
+const TOP: TextPlace = TextPlace { line: 1, column: 1 };
 
 struct Converter<'a> {
     file: &'a str,
@@ -186,12 +186,12 @@ struct Converter<'a> {
 }
 
 impl Converter<'_> {
-    fn workflow(&mut self, root: Node, replaces: Option<&str>) -> Node {
+    fn workflow(&mut self, root: YamlNode, replaces: Option<&str>) -> YamlNode {
         let mut root = self.prune(root, &keys::WORKFLOW, "");
-        let Value::Map(entries) = &mut root.value else { return root };
+        let YamlValue::Map(entries) = &mut root.value else { return root };
         for (key, node) in entries.iter_mut() {
             match (key.name.as_str(), &mut node.value) {
-                ("steps" | "nodes", Value::List(steps)) => {
+                ("steps" | "nodes", YamlValue::List(steps)) => {
                     for step in steps {
                         self.step(step);
                     }
@@ -209,9 +209,9 @@ impl Converter<'_> {
     }
 
     /// The map without keys that dacapo has nothing for.
-    fn prune(&mut self, node: Node, section: &Section, path: &str) -> Node {
-        let Node { place, value } = node;
-        let Value::Map(entries) = value else { return Node { place, value } };
+    fn prune(&mut self, node: YamlNode, section: &SectionSpec, path: &str) -> YamlNode {
+        let YamlNode { place, value } = node;
+        let YamlValue::Map(entries) = value else { return YamlNode { place, value } };
         let mut kept = Vec::new();
         for (key, node) in entries {
             let Some(known) = section.keys.iter().find(|known| known.name == key.name) else {
@@ -221,16 +221,16 @@ impl Converter<'_> {
             let below = format!("{}.", key.name);
             let path = if section.name == "workflow" || section.name == "step" { "" } else { path };
             let node = match &known.value {
-                keys::Value::Section(inner) | keys::Value::TextOrSection(inner, _) => {
+                keys::ValueSpec::Section(inner) | keys::ValueSpec::TextOrSection(inner, _) => {
                     self.prune(node, inner, &format!("{path}{below}"))
                 }
-                keys::Value::Sections(inner) | keys::Value::TextsOrSections(inner, _) => {
+                keys::ValueSpec::Sections(inner) | keys::ValueSpec::TextsOrSections(inner, _) => {
                     let path = if inner.name == "step" { String::new() } else { below };
                     match node.value {
-                        Value::List(items) => {
+                        YamlValue::List(items) => {
                             let items =
                                 items.into_iter().map(|item| self.prune(item, inner, &path)).collect();
-                            Node { place: node.place, value: Value::List(items) }
+                            YamlNode { place: node.place, value: YamlValue::List(items) }
                         }
                         _ => node,
                     }
@@ -239,16 +239,16 @@ impl Converter<'_> {
             };
             kept.push((key, node));
         }
-        Node { place, value: Value::Map(kept) }
+        YamlNode { place, value: YamlValue::Map(kept) }
     }
 
-    fn leave_out(&mut self, key: &Key, path: &str) {
+    fn leave_out(&mut self, key: &YamlKey, path: &str) {
         let key_path = format!("{path}{}", yaml::short(&key.name));
         self.left_out.push(LeftOutKey { file: self.file.to_owned(), key: key_path, line: key.place.line });
     }
 
-    fn step(&mut self, step: &mut Node) {
-        let Value::Map(entries) = &mut step.value else { return };
+    fn step(&mut self, step: &mut YamlNode) {
+        let YamlValue::Map(entries) = &mut step.value else { return };
         let Some(kind) =
             KINDS.into_iter().chain(["step"]).find(|kind| entries.iter().any(|(key, _)| key.name == *kind))
         else {
@@ -272,13 +272,14 @@ impl Converter<'_> {
         *entries = kept;
     }
 
-    fn looped(&mut self, node: &mut Node) {
-        let Value::Map(entries) = &mut node.value else { return };
-        let has = |entries: &[(Key, Node)], name: &str| entries.iter().any(|(key, _)| key.name == name);
+    fn looped(&mut self, node: &mut YamlNode) {
+        let YamlValue::Map(entries) = &mut node.value else { return };
+        let has =
+            |entries: &[(YamlKey, YamlNode)], name: &str| entries.iter().any(|(key, _)| key.name == name);
         if has(entries, "until") && has(entries, "until_bash") && !has(entries, "any") {
             entries.push(entry("any", "true", true));
         }
-        let is_true = |node: &Node| matches!(&node.value, Value::Scalar { text, .. } if matches!(text.trim().to_ascii_lowercase().as_str(), "true" | "yes" | "on" | "1"));
+        let is_true = |node: &YamlNode| matches!(&node.value, YamlValue::Scalar { text, .. } if matches!(text.trim().to_ascii_lowercase().as_str(), "true" | "yes" | "on" | "1"));
         let is_interactive = entries.iter().any(|(key, node)| key.name == "interactive" && is_true(node));
         if let Some(at) = entries.iter().position(|(key, _)| key.name == "gate_message")
             && !is_interactive
@@ -289,22 +290,22 @@ impl Converter<'_> {
     }
 }
 
-fn entry(key: &str, text: &str, is_plain: bool) -> (Key, Node) {
-    let value = Value::Scalar { text: text.to_owned(), is_plain };
-    (Key { place: TOP, name: key.to_owned() }, Node { place: TOP, value })
+fn entry(key: &str, text: &str, is_plain: bool) -> (YamlKey, YamlNode) {
+    let value = YamlValue::Scalar { text: text.to_owned(), is_plain };
+    (YamlKey { place: TOP, name: key.to_owned() }, YamlNode { place: TOP, value })
 }
 
 /// Writes words that are no variables of dacapo's so that they stay as they are, as they would in Archon's files.
-fn literal_texts(node: &mut Node) {
+fn literal_texts(node: &mut YamlNode) {
     match &mut node.value {
-        Value::Scalar { .. } => {}
-        Value::List(items) => items.iter_mut().for_each(literal_texts),
-        Value::Map(entries) => {
+        YamlValue::Scalar { .. } => {}
+        YamlValue::List(items) => items.iter_mut().for_each(literal_texts),
+        YamlValue::Map(entries) => {
             for (key, node) in entries {
                 let is_text =
                     ["prompt", "gate_message", "message", "cancel", "approval"].contains(&key.name.as_str());
                 match &mut node.value {
-                    Value::Scalar { text, .. } if is_text => *text = literal(text),
+                    YamlValue::Scalar { text, .. } if is_text => *text = literal(text),
                     _ if key.name == "output_format" => {}
                     _ => literal_texts(node),
                 }

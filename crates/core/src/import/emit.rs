@@ -4,10 +4,10 @@ use super::*;
 use crate::text::visible::is_deceptive;
 
 /// The text of a map, a line per key.
-pub(super) fn emit(root: &Node) -> String {
+pub(super) fn emit(root: &YamlNode) -> String {
     let mut out = String::new();
     match &root.value {
-        Value::Map(entries) if !entries.is_empty() => map(&mut out, entries, 0),
+        YamlValue::Map(entries) if !entries.is_empty() => map(&mut out, entries, 0),
         _ => value(&mut out, root, 0),
     }
     out
@@ -15,9 +15,12 @@ pub(super) fn emit(root: &Node) -> String {
 
 /// A key with a text of any length.
 pub(super) fn entry(key: &str, text: &str) -> String {
-    let place = Place { line: 1, column: 1 };
-    let node = Node { place, value: Value::Scalar { text: text.to_owned(), is_plain: false } };
-    emit(&Node { place, value: Value::Map(vec![(crate::yaml::Key { place, name: key.to_owned() }, node)]) })
+    let place = TextPlace { line: 1, column: 1 };
+    let node = YamlNode { place, value: YamlValue::Scalar { text: text.to_owned(), is_plain: false } };
+    emit(&YamlNode {
+        place,
+        value: YamlValue::Map(vec![(crate::yaml::YamlKey { place, name: key.to_owned() }, node)]),
+    })
 }
 
 /// A text as one YAML scalar on its line.
@@ -59,7 +62,7 @@ fn pad(out: &mut String, indent: usize) {
     out.extend(std::iter::repeat_n(' ', indent));
 }
 
-fn map(out: &mut String, entries: &[(crate::yaml::Key, Node)], indent: usize) {
+fn map(out: &mut String, entries: &[(crate::yaml::YamlKey, YamlNode)], indent: usize) {
     for (at, (key, node)) in entries.iter().enumerate() {
         // The first key of an entry of a list stands behind its dash.
         if at > 0 || out.ends_with('\n') || out.is_empty() {
@@ -72,21 +75,21 @@ fn map(out: &mut String, entries: &[(crate::yaml::Key, Node)], indent: usize) {
 }
 
 /// What stands behind a colon or a dash, with the end of the line.
-fn value(out: &mut String, node: &Node, indent: usize) {
+fn value(out: &mut String, node: &YamlNode, indent: usize) {
     match &node.value {
-        Value::Map(entries) if entries.is_empty() => out.push_str(" {}\n"),
-        Value::List(items) if items.is_empty() => out.push_str(" []\n"),
-        Value::Map(entries) => {
+        YamlValue::Map(entries) if entries.is_empty() => out.push_str(" {}\n"),
+        YamlValue::List(items) if items.is_empty() => out.push_str(" []\n"),
+        YamlValue::Map(entries) => {
             out.push('\n');
             map(out, entries, indent + 2);
         }
-        Value::List(items) => {
+        YamlValue::List(items) => {
             out.push('\n');
             for item in items {
                 pad(out, indent + 2);
                 out.push('-');
                 match &item.value {
-                    Value::Map(entries) if !entries.is_empty() => {
+                    YamlValue::Map(entries) if !entries.is_empty() => {
                         out.push(' ');
                         map(out, entries, indent + 4);
                     }
@@ -94,15 +97,15 @@ fn value(out: &mut String, node: &Node, indent: usize) {
                 }
             }
         }
-        Value::Scalar { text, is_plain: true } if !text.is_empty() && !text.contains('\n') => {
+        YamlValue::Scalar { text, is_plain: true } if !text.is_empty() && !text.contains('\n') => {
             // It was no text in quotes where it comes from: a number stays a number.
             let is_same = is_plain(text) || is_number_or_word(text);
             out.push(' ');
             out.push_str(&if is_same { text.clone() } else { quoted(text) });
             out.push('\n');
         }
-        Value::Scalar { text, is_plain: true } if text.is_empty() => out.push('\n'),
-        Value::Scalar { text, .. } => match block(text, indent + 2) {
+        YamlValue::Scalar { text, is_plain: true } if text.is_empty() => out.push('\n'),
+        YamlValue::Scalar { text, .. } => match block(text, indent + 2) {
             Some(block) => out.push_str(&block),
             None => {
                 out.push(' ');
@@ -157,36 +160,39 @@ mod tests {
     use crate::yaml;
 
     /// The tree without places and without how it was quoted.
-    fn bare(node: &Node) -> serde_json::Value {
+    fn bare(node: &YamlNode) -> serde_json::Value {
         match &node.value {
-            Value::Scalar { text, .. } => text.as_str().into(),
-            Value::List(items) => items.iter().map(bare).collect(),
-            Value::Map(entries) => {
+            YamlValue::Scalar { text, .. } => text.as_str().into(),
+            YamlValue::List(items) => items.iter().map(bare).collect(),
+            YamlValue::Map(entries) => {
                 let entries = entries.iter().map(|(key, node)| serde_json::json!([key.name, bare(node)]));
                 serde_json::json!({ "map": entries.collect::<Vec<_>>() })
             }
         }
     }
 
-    fn node() -> impl Strategy<Value = Node> {
-        let place = Place { line: 1, column: 1 };
+    fn node() -> impl Strategy<Value = YamlNode> {
+        let place = TextPlace { line: 1, column: 1 };
         let text = prop_oneof![
             "[a-z: #|>'\"{}\\[\\]&*!%@`-]{0,12}",
             "([a-z #:-]{0,6}\n){1,4}[a-z \n]{0,4}",
             "\\PC{0,8}",
             "[0-9.]{1,4}"
         ];
-        let leaf = text.prop_map(move |text| Node { place, value: Value::Scalar { text, is_plain: false } });
+        let leaf =
+            text.prop_map(move |text| YamlNode { place, value: YamlValue::Scalar { text, is_plain: false } });
         leaf.prop_recursive(4, 24, 4, move |inner| {
             let map = prop::collection::btree_map("[a-zA-Z_ :#-]{1,8}", inner.clone(), 0..4).prop_map(
                 move |entries| {
-                    let entries =
-                        entries.into_iter().map(|(name, node)| (yaml::Key { place, name }, node)).collect();
-                    Node { place, value: Value::Map(entries) }
+                    let entries = entries
+                        .into_iter()
+                        .map(|(name, node)| (yaml::YamlKey { place, name }, node))
+                        .collect();
+                    YamlNode { place, value: YamlValue::Map(entries) }
                 },
             );
             let list = prop::collection::vec(inner, 0..4)
-                .prop_map(move |items| Node { place, value: Value::List(items) });
+                .prop_map(move |items| YamlNode { place, value: YamlValue::List(items) });
             prop_oneof![map, list]
         })
     }
@@ -194,8 +200,8 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_written_is_read_back(value in node()) {
-            let place = Place { line: 1, column: 1 };
-            let root = Node { place, value: Value::Map(vec![(yaml::Key { place, name: "top".into() }, value)]) };
+            let place = TextPlace { line: 1, column: 1 };
+            let root = YamlNode { place, value: YamlValue::Map(vec![(yaml::YamlKey { place, name: "top".into() }, value)]) };
             let text = emit(&root);
             let (read, wrong) = yaml::read(text.as_bytes());
             prop_assert!(wrong.is_empty(), "{wrong:?}\n{text}");

@@ -2,8 +2,8 @@
 
 use super::unit::{TaskDraft, TaskList};
 use crate::{
-    problem::{Problem, Source},
-    yaml::Place,
+    problem::{CheckedFile, Problem},
+    yaml::TextPlace,
 };
 
 /// Words in front of a colon behind which a command in backticks proves an item.
@@ -12,15 +12,15 @@ const CHECK_WORDS: [&str; 6] = ["backpressure", "verify", "verification", "valid
 const TASK_WORDS: [&str; 6] = ["task", "step", "story", "item", "phase", "milestone"];
 
 /// A line of a file, with what Markdown makes of it.
-struct Line<'a> {
+struct MarkdownLine<'a> {
     number: u32,
     text: &'a str,
     indent: usize,
-    kind: LineKind<'a>,
+    kind: MarkdownLineKind<'a>,
 }
 
 #[derive(Clone, Copy)]
-enum LineKind<'a> {
+enum MarkdownLineKind<'a> {
     Blank,
     /// Within a code block, or the fence of one.
     Code,
@@ -36,7 +36,7 @@ enum LineKind<'a> {
     Text,
 }
 
-fn lines(text: &str) -> Vec<Line<'_>> {
+fn lines(text: &str) -> Vec<MarkdownLine<'_>> {
     let mut fence: Option<(char, usize)> = None;
     let mut lines = Vec::new();
     for (index, text) in text.lines().enumerate() {
@@ -49,55 +49,58 @@ fn lines(text: &str) -> Vec<Line<'_>> {
                 if run(mark) >= length && rest.trim_matches(mark).trim().is_empty() {
                     fence = None;
                 }
-                LineKind::Code
+                MarkdownLineKind::Code
             }
             (None, Some(open)) => {
                 fence = Some(open);
-                LineKind::Code
+                MarkdownLineKind::Code
             }
             (None, None) => kind_of(rest),
         };
-        lines.push(Line { number: u32::try_from(index + 1).unwrap_or(u32::MAX), text, indent, kind });
+        lines.push(MarkdownLine { number: u32::try_from(index + 1).unwrap_or(u32::MAX), text, indent, kind });
     }
     lines
 }
 
-fn kind_of(rest: &str) -> LineKind<'_> {
+fn kind_of(rest: &str) -> MarkdownLineKind<'_> {
     if rest.trim().is_empty() {
-        return LineKind::Blank;
+        return MarkdownLineKind::Blank;
     }
     let level = rest.len() - rest.trim_start_matches('#').len();
     if (1..=6).contains(&level) && rest[level..].starts_with([' ', '\t']) {
-        return LineKind::Heading { level, text: rest[level..].trim().trim_end_matches('#').trim_end() };
+        return MarkdownLineKind::Heading {
+            level,
+            text: rest[level..].trim().trim_end_matches('#').trim_end(),
+        };
     }
     let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let behind = match rest.as_bytes().first() {
         Some(b'-' | b'*' | b'+') => &rest[1..],
         _ if (1..=9).contains(&digits) => match rest[digits..].strip_prefix(['.', ')']) {
             Some(behind) => behind,
-            None => return LineKind::Text,
+            None => return MarkdownLineKind::Text,
         },
-        _ => return LineKind::Text,
+        _ => return MarkdownLineKind::Text,
     };
     if !behind.starts_with([' ', '\t']) {
-        return LineKind::Text;
+        return MarkdownLineKind::Text;
     }
     let text = behind.trim();
     let mut chars = text.chars();
     if let (Some('['), Some(mark), Some(']'), Some(' ' | '\t') | None) =
         (chars.next(), chars.next(), chars.next(), chars.next())
     {
-        return LineKind::Entry { mark: Some(mark), text: chars.as_str().trim() };
+        return MarkdownLineKind::Entry { mark: Some(mark), text: chars.as_str().trim() };
     }
-    LineKind::Entry { mark: None, text }
+    MarkdownLineKind::Entry { mark: None, text }
 }
 
 /// Whether a file has an item with a checkbox.
 pub(super) fn has_checklist(text: &str) -> bool {
-    lines(text).iter().any(|line| matches!(line.kind, LineKind::Entry { mark: Some(_), .. }))
+    lines(text).iter().any(|line| matches!(line.kind, MarkdownLineKind::Entry { mark: Some(_), .. }))
 }
 
-pub(super) fn checklist(source: Source<'_>, text: &str) -> Result<TaskList, Vec<Problem>> {
+pub(super) fn checklist(source: CheckedFile<'_>, text: &str) -> Result<TaskList, Vec<Problem>> {
     let lines = lines(text);
     let list = entries(source, &lines, |mark| mark.is_some());
     if list.tasks.is_empty() {
@@ -109,7 +112,7 @@ pub(super) fn checklist(source: Source<'_>, text: &str) -> Result<TaskList, Vec<
 }
 
 /// The tasks of a plan: its checklist, else its headings like `Task 2: …`, else the entries of its lists.
-pub(super) fn plan(source: Source<'_>, text: &str) -> Result<TaskList, Vec<Problem>> {
+pub(super) fn plan(source: CheckedFile<'_>, text: &str) -> Result<TaskList, Vec<Problem>> {
     let lines = lines(text);
     let list = [
         entries(source, &lines, |mark| mark.is_some()),
@@ -121,7 +124,7 @@ pub(super) fn plan(source: Source<'_>, text: &str) -> Result<TaskList, Vec<Probl
     list.ok_or_else(|| {
         let what = "there are no tasks in it";
         let fix = "write each task as `- [ ] what is to be done`, or below a heading like `## Task 1: …`";
-        vec![source.problem(Place { line: 1, column: 1 }, what, fix)]
+        vec![source.problem(TextPlace { line: 1, column: 1 }, what, fix)]
     })
 }
 
@@ -134,7 +137,11 @@ struct OpenEntry<'a> {
 }
 
 /// The outermost entries of lists that `is_task` takes; what is indented below one belongs to it.
-fn entries(source: Source<'_>, lines: &[Line<'_>], is_task: impl Fn(Option<char>) -> bool) -> TaskList {
+fn entries(
+    source: CheckedFile<'_>,
+    lines: &[MarkdownLine<'_>],
+    is_task: impl Fn(Option<char>) -> bool,
+) -> TaskList {
     let mut list = new_list(source, lines);
     let mut about: Vec<&str> = Vec::new();
     let mut section: Option<&str> = None;
@@ -147,7 +154,7 @@ fn entries(source: Source<'_>, lines: &[Line<'_>], is_task: impl Fn(Option<char>
     for line in lines {
         let is_below = open.as_ref().is_some_and(|open| line.indent > open.indent);
         match line.kind {
-            LineKind::Entry { mark, text } if is_task(mark) && !is_below => {
+            MarkdownLineKind::Entry { mark, text } if is_task(mark) && !is_below => {
                 finish(&mut open, &mut list.tasks);
                 let (title, is_struck) = title_of(text);
                 if title.is_empty() {
@@ -158,14 +165,14 @@ fn entries(source: Source<'_>, lines: &[Line<'_>], is_task: impl Fn(Option<char>
                 let draft = TaskDraft { title, body, is_done, line: line.number, ..TaskDraft::default() };
                 open = Some(OpenEntry { draft, indent: line.indent, body: Vec::new() });
             }
-            LineKind::Heading { level, text } if !is_below => {
+            MarkdownLineKind::Heading { level, text } if !is_below => {
                 finish(&mut open, &mut list.tasks);
                 section = (level > 1).then_some(text);
                 if level > 1 || text != list.title {
                     about.push(line.text);
                 }
             }
-            LineKind::Blank => match &mut open {
+            MarkdownLineKind::Blank => match &mut open {
                 Some(open) => open.body.push((0, "")),
                 None => about.push(""),
             },
@@ -186,13 +193,13 @@ fn entries(source: Source<'_>, lines: &[Line<'_>], is_task: impl Fn(Option<char>
 }
 
 /// Headings like `## Task 2: …` or `### 2. …`, each with the text below it; of nested ones the innermost.
-fn headings(source: Source<'_>, lines: &[Line<'_>]) -> TaskList {
+fn headings(source: CheckedFile<'_>, lines: &[MarkdownLine<'_>]) -> TaskList {
     let mut list = new_list(source, lines);
     let found: Vec<(usize, usize, &str)> = lines
         .iter()
         .enumerate()
         .filter_map(|(at, line)| match line.kind {
-            LineKind::Heading { level, text } => Some((at, level, text)),
+            MarkdownLineKind::Heading { level, text } => Some((at, level, text)),
             _ => None,
         })
         .collect();
@@ -222,8 +229,7 @@ fn headings(source: Source<'_>, lines: &[Line<'_>]) -> TaskList {
         let draft = TaskDraft { title, is_done, line: lines[*at].number, ..TaskDraft::default() };
         list.tasks.push(with_body(draft, &body));
     }
-    let is_title =
-        |line: &&Line<'_>| matches!(line.kind, LineKind::Heading { level: 1, text } if text == list.title);
+    let is_title = |line: &&MarkdownLine<'_>| matches!(line.kind, MarkdownLineKind::Heading { level: 1, text } if text == list.title);
     let about: Vec<&str> =
         lines[..first].iter().filter(|line| !is_title(line)).map(|line| line.text).collect();
     list.about = prose(&about);
@@ -247,11 +253,11 @@ fn task_heading(text: &str) -> Option<&str> {
     Some(behind.trim_start_matches([':', ')', '-', '–', '—', ' ']).trim())
 }
 
-fn new_list(source: Source<'_>, lines: &[Line<'_>]) -> TaskList {
+fn new_list(source: CheckedFile<'_>, lines: &[MarkdownLine<'_>]) -> TaskList {
     let name = super::file_name(source.file);
     let stem = name.rsplit_once('.').map_or(name, |(stem, _)| stem).trim_start_matches('.').to_owned();
     let heading = lines.iter().find_map(|line| match line.kind {
-        LineKind::Heading { level: 1, text } => Some(text.to_owned()),
+        MarkdownLineKind::Heading { level: 1, text } => Some(text.to_owned()),
         _ => None,
     });
     TaskList { title: heading.unwrap_or_else(|| stem.clone()), name: stem, ..TaskList::default() }
@@ -269,7 +275,7 @@ fn title_of(text: &str) -> (String, bool) {
 
 /// Text that belongs to no task. The title stands elsewhere, and headings with nothing below them go.
 fn prose(lines: &[&str]) -> String {
-    let is_heading = |line: &str| matches!(kind_of(line.trim_start()), LineKind::Heading { .. });
+    let is_heading = |line: &str| matches!(kind_of(line.trim_start()), MarkdownLineKind::Heading { .. });
     let mut kept: Vec<&str> = Vec::new();
     for line in lines {
         if is_heading(line) {

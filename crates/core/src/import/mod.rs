@@ -21,9 +21,9 @@ pub use unit::UnitSettings;
 
 use crate::{
     ids::UnitId,
-    problem::{Problem, Source},
+    problem::{CheckedFile, Problem},
     unit::frontmatter,
-    yaml::{Node, Place, Value},
+    yaml::{TextPlace, YamlNode, YamlValue},
 };
 
 /// The largest file that is read as a list of tasks.
@@ -157,7 +157,7 @@ pub fn import(
     settings: &UnitSettings<'_>,
 ) -> Result<Imported, Vec<Problem>> {
     let text = text_of(file, bytes)?;
-    let source = Source { file, bytes };
+    let source = CheckedFile { file, bytes };
     match kind {
         SourceKind::Prd => unit::unit(source, prd::read(source, text)?, settings),
         SourceKind::Checklist => unit::unit(source, markdown::checklist(source, text)?, settings),
@@ -172,10 +172,10 @@ pub fn import(
 
 /// The text of a file that people could have written.
 fn text_of<'a>(file: &str, bytes: &'a [u8]) -> Result<&'a str, Vec<Problem>> {
-    let source = Source { file, bytes };
+    let source = CheckedFile { file, bytes };
     let wrong = |line: usize, what: String, fix: &str| {
         let line = u32::try_from(line).unwrap_or(u32::MAX);
-        Err(vec![source.problem(Place { line, column: 1 }, what, fix)])
+        Err(vec![source.problem(TextPlace { line, column: 1 }, what, fix)])
     };
     if bytes.len() > MAX_BYTES {
         return wrong(1, format!("larger than {} KiB", MAX_BYTES / 1024), "split it");
@@ -224,13 +224,13 @@ fn file_name(file: &str) -> &str {
 }
 
 /// The value of a key in a map.
-fn find<'a>(node: &'a Node, key: &str) -> Option<&'a Node> {
-    let Value::Map(entries) = &node.value else { return None };
+fn find<'a>(node: &'a YamlNode, key: &str) -> Option<&'a YamlNode> {
+    let YamlValue::Map(entries) = &node.value else { return None };
     entries.iter().find(|(known, _)| known.name == key).map(|(_, node)| node)
 }
 
 /// The head of a Markdown file as a map, if it has one, and the text below.
-fn head_of(bytes: &[u8]) -> Option<(Node, &str)> {
+fn head_of(bytes: &[u8]) -> Option<(YamlNode, &str)> {
     if !frontmatter::is_there(bytes) {
         return None;
     }

@@ -6,8 +6,8 @@ use serde_json::{Value, value::RawValue};
 
 use super::unit::{TaskDraft, TaskList};
 use crate::{
-    problem::{Problem, Source},
-    yaml::{Place, short},
+    problem::{CheckedFile, Problem},
+    yaml::{TextPlace, short},
 };
 
 /// Keys under which files keep their stories.
@@ -27,12 +27,12 @@ const WORDS: [(&str, &str); 5] = [
     ("files", "Files"),
 ];
 
-pub(super) fn read(source: Source<'_>, text: &str) -> Result<TaskList, Vec<Problem>> {
+pub(super) fn read(source: CheckedFile<'_>, text: &str) -> Result<TaskList, Vec<Problem>> {
     let place = |line: usize, column: usize| {
         let small = |n: usize| u32::try_from(n.max(1)).unwrap_or(u32::MAX);
-        Place { line: small(line), column: small(column) }
+        TextPlace { line: small(line), column: small(column) }
     };
-    let one = |place: Place, what: String, fix: &str| vec![source.problem(place, what, fix)];
+    let one = |place: TextPlace, what: String, fix: &str| vec![source.problem(place, what, fix)];
     let broken = |error: serde_json::Error| {
         // Reading values finds better words for the same mistake.
         let error = serde_json::from_str::<Value>(text).err().unwrap_or(error);

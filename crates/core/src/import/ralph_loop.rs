@@ -3,9 +3,9 @@
 use super::{Imported, NewFile, Product, WORKFLOWS, clean, emit, file_name, find, head_of, slug};
 use crate::{
     judge::promise::PromiseRule,
-    problem::{Problem, Source},
-    workflow::{Settings, parse, template},
-    yaml::{Node, Place, Value},
+    problem::{CheckedFile, Problem},
+    workflow::{ParseSettings, parse, template},
+    yaml::{TextPlace, YamlNode, YamlValue},
 };
 
 /// dacapo always has a limit; the plugin writes 0 for none.
@@ -18,13 +18,13 @@ pub(super) fn is_state(file: &str, bytes: &[u8]) -> bool {
     if file_name(file).trim_start_matches('.') == "ralph-loop.local.md" {
         return true;
     }
-    let has = |node: &Node, key: &str| find(node, key).is_some();
+    let has = |node: &YamlNode, key: &str| find(node, key).is_some();
     head_of(bytes).is_some_and(|(head, _)| has(&head, "iteration") && has(&head, "max_iterations"))
 }
 
-pub(super) fn read(source: Source<'_>, name: Option<&str>) -> Result<Imported, Vec<Problem>> {
-    let top = Place { line: 1, column: 1 };
-    let one = |place: Place, what: &str, fix: &str| vec![source.problem(place, what, fix)];
+pub(super) fn read(source: CheckedFile<'_>, name: Option<&str>) -> Result<Imported, Vec<Problem>> {
+    let top = TextPlace { line: 1, column: 1 };
+    let one = |place: TextPlace, what: &str, fix: &str| vec![source.problem(place, what, fix)];
     let block = crate::unit::frontmatter::split(source.bytes).map_err(|wrong| vec![source.wrong(wrong)])?;
     let Some((head, body)) = head_of(source.bytes) else {
         let (_, wrong) = crate::yaml::read_below(block.first_line - 1, block.yaml.as_bytes());
@@ -38,7 +38,7 @@ pub(super) fn read(source: Source<'_>, name: Option<&str>) -> Result<Imported, V
         return Err(one(top, "there is no prompt below the head", "write below it what the agent is asked"));
     }
     let scalar = |key: &str| match find(&head, key).map(|node| (&node.value, node.place)) {
-        Some((Value::Scalar { text, is_plain }, place)) => {
+        Some((YamlValue::Scalar { text, is_plain }, place)) => {
             let is_nothing = text.trim().is_empty() || (*is_plain && matches!(text.as_str(), "null" | "~"));
             (!is_nothing).then(|| (text.trim().to_owned(), place))
         }
@@ -100,7 +100,7 @@ pub(super) fn read(source: Source<'_>, name: Option<&str>) -> Result<Imported, V
         "{WORKFLOWS}/{}.yaml",
         Some(slug(&name, 60)).filter(|slug| !slug.is_empty()).unwrap_or_else(|| "ralph-loop".to_owned())
     );
-    let parsed = parse(&path, text.as_bytes(), Settings::default());
+    let parsed = parse(&path, text.as_bytes(), ParseSettings::default());
     if !parsed.problems.is_empty() {
         return Err(parsed.problems);
     }

@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{Imported, NewFile, Product, clean, emit, file_name, slug};
 use crate::{
     ids::UnitId,
-    problem::{Problem, Source},
+    problem::{CheckedFile, Problem},
     text::nearest::nearest,
     unit::check,
-    yaml::{Place, short},
+    yaml::{TextPlace, short},
 };
 
 /// The plan of a unit, in its folder.
@@ -58,7 +58,7 @@ pub(super) struct TaskDraft {
 }
 
 pub(super) fn unit(
-    source: Source<'_>,
+    source: CheckedFile<'_>,
     list: TaskList,
     settings: &UnitSettings<'_>,
 ) -> Result<Imported, Vec<Problem>> {
@@ -128,7 +128,7 @@ fn check_unit(folder: &str, files: &[NewFile]) -> Vec<Problem> {
 }
 
 fn unit_name(
-    source: Source<'_>,
+    source: CheckedFile<'_>,
     list: &TaskList,
     settings: &UnitSettings<'_>,
 ) -> Result<UnitId, Vec<Problem>> {
@@ -151,7 +151,7 @@ fn task_file(number: usize, title: &str) -> String {
 }
 
 fn task_text(
-    source: Source<'_>,
+    source: CheckedFile<'_>,
     task: &TaskDraft,
     number: usize,
     depends_on: &[usize],
@@ -183,7 +183,7 @@ fn task_text(
     text
 }
 
-fn plan_text(source: Source<'_>, list: &TaskList) -> String {
+fn plan_text(source: CheckedFile<'_>, list: &TaskList) -> String {
     let mut text =
         format!("# {}\n\nImported from `{}`.\n", one_line(&list.title), one_line(file_name(source.file)));
     let about = clean(list.about.trim());
@@ -215,8 +215,9 @@ fn by_id(list: &TaskList) -> BTreeMap<&str, usize> {
 }
 
 /// The tasks so that each comes after those it depends on, else as the source has them.
-fn order(source: Source<'_>, list: &TaskList) -> Result<Vec<usize>, Vec<Problem>> {
-    let problem = |line: u32, what: String, fix: String| source.problem(Place { line, column: 1 }, what, fix);
+fn order(source: CheckedFile<'_>, list: &TaskList) -> Result<Vec<usize>, Vec<Problem>> {
+    let problem =
+        |line: u32, what: String, fix: String| source.problem(TextPlace { line, column: 1 }, what, fix);
     let mut problems = Vec::new();
     let by_id = by_id(list);
     let mut seen: BTreeMap<&str, u32> = BTreeMap::new();

@@ -25,7 +25,7 @@ const MAX_DEPTH: usize = 4;
 /// After `cd sub`, a file is named both as seen from `sub` and as seen from the root.
 #[must_use]
 pub fn named_files(command: &str) -> Vec<String> {
-    let mut reader = Reader::default();
+    let mut reader = ScriptReader::default();
     reader.read(command, 0);
     reader.files
 }
@@ -86,8 +86,12 @@ pub(crate) struct ScriptRuns {
 
 /// What a script runs that is started in `dir`, from the root; `own_dir` is the folder of the script itself.
 pub(crate) fn script_runs(script: &str, dir: &str, own_dir: &str) -> ScriptRuns {
-    let mut reader =
-        Reader { dir: dir.to_owned(), own_dir: own_dir.to_owned(), is_wide: true, ..Reader::default() };
+    let mut reader = ScriptReader {
+        dir: dir.to_owned(),
+        own_dir: own_dir.to_owned(),
+        is_wide: true,
+        ..ScriptReader::default()
+    };
     reader.read(script, 0);
     let printing = reader.printing.difference(&reader.deciding).cloned().collect();
     ScriptRuns {
@@ -100,7 +104,7 @@ pub(crate) fn script_runs(script: &str, dir: &str, own_dir: &str) -> ScriptRuns 
 }
 
 #[derive(Default)]
-struct Reader {
+struct ScriptReader {
     files: Vec<String>,
     /// Where `cd` has led, as far as it can be followed; empty at the root.
     dir: String,
@@ -120,7 +124,7 @@ struct Reader {
     expressions: Vec<(&'static str, String)>,
 }
 
-impl Reader {
+impl ScriptReader {
     fn read(&mut self, command: &str, depth: usize) {
         if depth > MAX_DEPTH {
             return;

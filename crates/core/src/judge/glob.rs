@@ -43,7 +43,7 @@ struct Glob {
     prefix: String,
     /// The longest text that every path it names holds somewhere; empty if there is none.
     part: String,
-    code: Vec<Step>,
+    code: Vec<GlobStep>,
 }
 
 /// A pattern that cannot be used.
@@ -80,7 +80,7 @@ pub enum GlobProblem {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-enum Step {
+enum GlobStep {
     Char(char),
     /// Any character but `/`.
     Any,
@@ -187,18 +187,18 @@ impl Glob {
         if everything_below {
             let below = code.len();
             code.extend([
-                Step::Split(below + 1, below + 5),
-                Step::Char('/'),
-                Step::Split(below + 3, below + 5),
-                Step::Anything,
-                Step::Jump(below + 2),
+                GlobStep::Split(below + 1, below + 5),
+                GlobStep::Char('/'),
+                GlobStep::Split(below + 3, below + 5),
+                GlobStep::Anything,
+                GlobStep::Jump(below + 2),
             ]);
         }
-        code.push(Step::Matched);
+        code.push(GlobStep::Matched);
         let prefix = code
             .iter()
             .map_while(|step| match step {
-                Step::Char(c) => Some(*c),
+                GlobStep::Char(c) => Some(*c),
                 _ => None,
             })
             .collect();
@@ -218,13 +218,13 @@ impl Glob {
             }
             for &at in &now.at {
                 let goes_on = match &self.code[at] {
-                    Step::Char(expected) => *expected == c,
-                    Step::Any => c != '/',
-                    Step::Anything => true,
-                    Step::Class { negated, ranges } => {
+                    GlobStep::Char(expected) => *expected == c,
+                    GlobStep::Any => c != '/',
+                    GlobStep::Anything => true,
+                    GlobStep::Class { negated, ranges } => {
                         c != '/' && *negated != ranges.iter().any(|(low, high)| (*low..=*high).contains(&c))
                     }
-                    Step::Split(..) | Step::Jump(_) | Step::Matched => false,
+                    GlobStep::Split(..) | GlobStep::Jump(_) | GlobStep::Matched => false,
                 };
                 if goes_on {
                     next.add(at + 1, &self.code);
@@ -233,7 +233,7 @@ impl Glob {
             std::mem::swap(&mut now, &mut next);
             next.clear();
         }
-        now.at.iter().any(|&at| self.code[at] == Step::Matched)
+        now.at.iter().any(|&at| self.code[at] == GlobStep::Matched)
     }
 }
 
@@ -249,15 +249,15 @@ impl ActiveSteps {
         Self { at: Vec::new(), seen: vec![false; len], stack: Vec::new() }
     }
 
-    fn add(&mut self, at: usize, code: &[Step]) {
+    fn add(&mut self, at: usize, code: &[GlobStep]) {
         self.stack.push(at);
         while let Some(at) = self.stack.pop() {
             if std::mem::replace(&mut self.seen[at], true) {
                 continue;
             }
             match code[at] {
-                Step::Split(left, right) => self.stack.extend([left, right]),
-                Step::Jump(to) => self.stack.push(to),
+                GlobStep::Split(left, right) => self.stack.extend([left, right]),
+                GlobStep::Jump(to) => self.stack.push(to),
                 _ => {}
             }
             // The jumps are kept too, so that `clear` finds all that was seen.
@@ -307,7 +307,7 @@ fn has_wildcard(component: &str) -> bool {
 
 struct Compiler<'a> {
     rest: std::iter::Peekable<std::str::Chars<'a>>,
-    code: Vec<Step>,
+    code: Vec<GlobStep>,
     /// The runs of plain characters outside braces: a path must hold each of them.
     literals: Vec<String>,
 }
@@ -328,7 +328,7 @@ impl Compiler<'_> {
                     let escaped = self.rest.next().ok_or(GlobProblem::TrailingEscape)?;
                     self.literal(escaped, depth);
                 }
-                '?' => self.code.push(Step::Any),
+                '?' => self.code.push(GlobStep::Any),
                 '*' => self.stars(at_start),
                 '[' => {
                     let class = self.class()?;
@@ -337,13 +337,13 @@ impl Compiler<'_> {
                 '{' => self.alternatives(depth, at_start)?,
                 _ => self.literal(c, depth),
             }
-            at_start = c == '/' || (c == '*' && matches!(self.code.last(), Some(Step::Char('/'))));
+            at_start = c == '/' || (c == '*' && matches!(self.code.last(), Some(GlobStep::Char('/'))));
         }
         if depth > 0 { Err(GlobProblem::UnclosedBrace) } else { Ok(()) }
     }
 
     fn literal(&mut self, c: char, depth: usize) {
-        self.code.push(Step::Char(c));
+        self.code.push(GlobStep::Char(c));
         if depth == 0
             && let Some(run) = self.literals.last_mut()
         {
@@ -353,34 +353,34 @@ impl Compiler<'_> {
 
     /// Reads what follows the first `*` of a run of them.
     fn stars(&mut self, at_start: bool) {
-        let mut any = Step::Any;
+        let mut any = GlobStep::Any;
         while self.rest.next_if_eq(&'*').is_some() {
-            any = Step::Anything;
+            any = GlobStep::Anything;
         }
-        let whole_component = any == Step::Anything && at_start && self.rest.next_if_eq(&'/').is_some();
+        let whole_component = any == GlobStep::Anything && at_start && self.rest.next_if_eq(&'/').is_some();
         let begin = self.code.len();
         if whole_component {
             // No directory at all, or any number of them.
             self.code.extend([
-                Step::Split(begin + 1, begin + 5),
-                Step::Split(begin + 2, begin + 4),
+                GlobStep::Split(begin + 1, begin + 5),
+                GlobStep::Split(begin + 2, begin + 4),
                 any,
-                Step::Jump(begin + 1),
-                Step::Char('/'),
+                GlobStep::Jump(begin + 1),
+                GlobStep::Char('/'),
             ]);
         } else {
-            self.code.extend([Step::Split(begin + 1, begin + 3), any, Step::Jump(begin)]);
+            self.code.extend([GlobStep::Split(begin + 1, begin + 3), any, GlobStep::Jump(begin)]);
         }
     }
 
     /// Reads a class, after its `[`.
-    fn class(&mut self) -> Result<Step, GlobProblem> {
+    fn class(&mut self) -> Result<GlobStep, GlobProblem> {
         let negated = self.rest.next_if(|c| matches!(c, '!' | '^')).is_some();
         let mut ranges = Vec::new();
         loop {
             let low = match self.rest.next().ok_or(GlobProblem::UnclosedClass)? {
                 // A `]` in front stands for itself.
-                ']' if !ranges.is_empty() => return Ok(Step::Class { negated, ranges }),
+                ']' if !ranges.is_empty() => return Ok(GlobStep::Class { negated, ranges }),
                 '[' if self.rest.peek() == Some(&':') => return Err(GlobProblem::NamedClass),
                 '\\' => self.rest.next().ok_or(GlobProblem::UnclosedClass)?,
                 c => c,
@@ -412,18 +412,18 @@ impl Compiler<'_> {
         let mut ends = Vec::new();
         loop {
             let split = self.code.len();
-            self.code.push(Step::Split(split + 1, split + 1));
+            self.code.push(GlobStep::Split(split + 1, split + 1));
             self.sequence(depth + 1, at_start)?;
             if self.rest.next() != Some(',') {
                 break;
             }
             ends.push(self.code.len());
-            self.code.push(Step::Jump(0));
-            self.code[split] = Step::Split(split + 1, self.code.len());
+            self.code.push(GlobStep::Jump(0));
+            self.code[split] = GlobStep::Split(split + 1, self.code.len());
         }
         let end = self.code.len();
         for jump in ends {
-            self.code[jump] = Step::Jump(end);
+            self.code[jump] = GlobStep::Jump(end);
         }
         Ok(())
     }

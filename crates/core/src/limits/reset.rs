@@ -10,7 +10,7 @@ use jiff::{SignedDuration, Timestamp, civil::DateTime, tz::TimeZone};
 
 use self::{
     moment::Moment,
-    tokens::{Kind, TimeReader, TimeToken},
+    tokens::{TimeReader, TimeToken, TokenKind},
 };
 use crate::duration::Millis;
 
@@ -62,7 +62,7 @@ fn exact(reader: &mut TimeReader<'_>, now: Timestamp) -> Option<Timestamp> {
         return epoch(reader.peek()?, now);
     }
     let opening = opening(reader)?;
-    let here = reader.peek().filter(|token| token.kind == Kind::Number)?;
+    let here = reader.peek().filter(|token| token.kind == TokenKind::Number)?;
     let run = reader.run(|c| c.is_ascii_alphanumeric() || matches!(c, ':' | '.' | '+' | '-'));
     if let Ok(instant) = run.trim_end_matches(['.', ':', '-']).parse::<Timestamp>() {
         return bounded(instant, now);
@@ -107,7 +107,7 @@ fn announced(reader: &mut TimeReader<'_>, now: Timestamp, zone: &TimeZone) -> Op
 
 /// The words before a time, and what they let one expect.
 #[derive(Clone, Copy, Debug)]
-struct Opening {
+struct TimeOpening {
     /// `in`: a length of time follows.
     takes_length: bool,
     /// `at`: a time of day or a date follows.
@@ -132,7 +132,7 @@ const OPENINGS: [&[&str]; 9] = [
 ];
 
 /// Reads the words before a time; nothing, unless they announce one.
-fn opening(reader: &mut TimeReader<'_>) -> Option<Opening> {
+fn opening(reader: &mut TimeReader<'_>) -> Option<TimeOpening> {
     let words = OPENINGS.into_iter().find(|words| {
         let mut ahead = *reader;
         words.iter().all(|word| ahead.take_word(&[word]).is_some())
@@ -140,7 +140,7 @@ fn opening(reader: &mut TimeReader<'_>) -> Option<Opening> {
     for _ in words {
         reader.skip();
     }
-    let mut opening = Opening {
+    let mut opening = TimeOpening {
         takes_length: words != ["until"],
         takes_moment: words != ["wait"],
         unit: None,
@@ -150,16 +150,16 @@ fn opening(reader: &mut TimeReader<'_>) -> Option<Opening> {
     for _ in 0..10 {
         let Some(token) = reader.peek() else { break };
         match (token.kind, token.text.to_ascii_lowercase().as_str()) {
-            (Kind::Mark, ":" | "=") => opening.is_field = true,
-            (Kind::Mark, "\"" | "'" | "`" | "\\" | "~" | "≈") => {}
-            (Kind::Word, "at" | "on" | "by") => opening.takes_length = false,
-            (Kind::Word, "in" | "for" | "delay") => opening.takes_moment = false,
+            (TokenKind::Mark, ":" | "=") => opening.is_field = true,
+            (TokenKind::Mark, "\"" | "'" | "`" | "\\" | "~" | "≈") => {}
+            (TokenKind::Word, "at" | "on" | "by") => opening.takes_length = false,
+            (TokenKind::Word, "in" | "for" | "delay") => opening.takes_moment = false,
             // The header of HTTP has seconds.
-            (Kind::Word, "after") if words == ["retry"] => opening.unit = Some(1000),
-            (Kind::Word, "seconds" | "secs" | "sec") => opening.unit = Some(1000),
-            (Kind::Word, "ms" | "millis" | "milliseconds") => opening.unit = Some(1),
+            (TokenKind::Word, "after") if words == ["retry"] => opening.unit = Some(1000),
+            (TokenKind::Word, "seconds" | "secs" | "sec") => opening.unit = Some(1000),
+            (TokenKind::Word, "ms" | "millis" | "milliseconds") => opening.unit = Some(1),
             (
-                Kind::Word,
+                TokenKind::Word,
                 "after" | "is" | "time" | "the" | "next" | "this" | "about" | "around" | "approximately"
                 | "requests" | "tokens" | "timestamp" | "date" | "unix" | "epoch" | "again" | "until",
             ) => {}
@@ -187,9 +187,9 @@ fn length(reader: &mut TimeReader<'_>, unit_of_bare: Option<u64>) -> Option<Sign
         if unit.is_some() {
             ahead.skip();
         } else if ahead.peek().is_some_and(|next| match next.kind {
-            Kind::Word => !ahead.gap().contains('\n'),
-            Kind::Mark => matches!(next.text, ":" | "-") && ahead.gap().is_empty(),
-            Kind::Number => false,
+            TokenKind::Word => !ahead.gap().contains('\n'),
+            TokenKind::Mark => matches!(next.text, ":" | "-") && ahead.gap().is_empty(),
+            TokenKind::Number => false,
         }) {
             // `5 attempts`, `3:00` and `2026-11-16` begin with a number too.
             break;

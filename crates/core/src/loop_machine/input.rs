@@ -13,7 +13,7 @@ use crate::{
     item::ItemKey,
     judge::signal::Facts,
     limits::Spent,
-    session::{TranscriptMark, Turn},
+    session::{TranscriptMark, TurnEnd},
 };
 
 /// Something that came in.
@@ -93,7 +93,7 @@ pub enum Input {
     /// The agent of the chat session that the loop lives in has ended a turn.
     SessionIdle(Box<SessionIdle>),
     /// The host of that session reports an error.
-    SessionFailed(SessionError),
+    SessionFailed(HostSessionError),
     /// The session that the loop lives in is gone, for this reason.
     SessionGone(String),
     /// The host could not be given the prompt, for this reason.
@@ -164,7 +164,7 @@ pub struct AgentReport {
 #[derive(Clone, Debug, PartialEq)]
 pub struct SessionIdle {
     pub report: AgentReport,
-    pub turn: Turn,
+    pub turn: TurnEnd,
     /// Where the transcript of the session ends now.
     pub transcript: TranscriptMark,
     /// Whether the transcript holds words of the agent that it did not hold at the idle before.
@@ -179,7 +179,7 @@ pub struct SessionIdle {
 
 /// An error of a chat session.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SessionError {
+pub struct HostSessionError {
     pub at: Timestamp,
     pub words: String,
     /// Whether the user aborted the turn.

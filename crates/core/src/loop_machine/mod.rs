@@ -49,15 +49,16 @@ use crate::{event::LoopEvent, machine::Machine};
 pub use decide::decide;
 pub use effect::{BusPost, BusTarget, Effect, ItemCommit, Step};
 pub use input::{
-    AgentReport, Begin, Input, ItemCommits, Recheck, Request, Seal, SessionError, SessionIdle, SharedBudget,
-    SharedSpend, StartFailure, Supply,
+    AgentReport, Begin, HostSessionError, Input, ItemCommits, Recheck, Request, Seal, SessionIdle,
+    SharedBudget, SharedSpend, StartFailure, Supply,
 };
 pub(crate) use iteration::STUCK;
 pub use looks::moved_goalposts;
 pub use outages::is_broke;
 pub use phase::{Children, Claim, GateTry, Iteration, JudgeStep, Judging, Parking, Phase, Rest};
 pub use state::{
-    Conversation, Counters, LimitsInForce, LoopState, Orders, Output, Progress, Refused, Sessions, Spending,
+    AgentSessions, Counters, LimitsInForce, LoopState, LoopWords, Orders, OutputPosition, Progress, Refused,
+    Spending,
 };
 
 /// The loop as a [`Machine`].

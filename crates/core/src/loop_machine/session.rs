@@ -4,7 +4,7 @@
 use super::{
     decide::Decision,
     effect::Effect,
-    input::{SessionError, SessionIdle, SharedSpend, Supply},
+    input::{HostSessionError, SessionIdle, SharedSpend, Supply},
     phase::{Iteration, JudgeStep, Phase},
 };
 use crate::{
@@ -102,7 +102,7 @@ impl Decision {
     }
 
     /// The host reports an error of the session.
-    pub(super) fn session_failed(&mut self, error: SessionError) {
+    pub(super) fn session_failed(&mut self, error: HostSessionError) {
         if error.is_abort {
             return self.session_ends("the user aborted the turn of the session".to_owned());
         }

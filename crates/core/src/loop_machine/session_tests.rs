@@ -14,7 +14,7 @@ use crate::{
     policy::{GateRules, GateSpec, Policy},
     session::{
         CONTINUATION_PROMPT_TEMPLATE, Host, HostSession, SessionSummary, Toast, ToastKind, TranscriptMark,
-        Turn, fill,
+        TurnEnd, fill,
     },
 };
 
@@ -136,7 +136,7 @@ impl Session {
         };
         SessionIdle {
             report,
-            turn: Turn::ending_with(&format!("{words} {}", self.turns), true),
+            turn: TurnEnd::ending_with(&format!("{words} {}", self.turns), true),
             transcript: TranscriptMark::default(),
             has_news: true,
             background: vec![],
@@ -153,7 +153,7 @@ impl Session {
     }
 
     fn error(&mut self, is_abort: bool) -> &mut Self {
-        let error = SessionError { at: self.now, words: "it broke".into(), is_abort };
+        let error = HostSessionError { at: self.now, words: "it broke".into(), is_abort };
         self.send(Input::SessionFailed(error));
         self
     }

@@ -40,11 +40,11 @@ pub struct LoopState {
     pub iteration: Iteration,
     pub limits: LimitsInForce,
     pub counters: Counters,
-    pub output: Output,
+    pub output: OutputPosition,
     pub orders: Orders,
     pub spending: Spending,
-    pub sessions: Sessions,
-    pub conversation: Conversation,
+    pub sessions: AgentSessions,
+    pub conversation: LoopWords,
     /// The claims that were refused so far, oldest first.
     pub refusals: Arc<Vec<Refused>>,
     pub progress: Progress,
@@ -56,7 +56,7 @@ pub struct LoopState {
     pub completed: Arc<BTreeSet<ItemKey>>,
     /// What is known of the gates from before the first agent, by name.
     #[serde(default)]
-    pub trials: Arc<BTreeMap<String, Trial>>,
+    pub trials: Arc<BTreeMap<String, GateTrial>>,
     /// The tree of the newest claim that was refused because its tests are narrower than they were.
     #[serde(default)]
     pub narrowed: Option<String>,
@@ -110,7 +110,7 @@ pub struct Counters {
 
 /// Where the loop's segments end, and where the newest agent's output begins in them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Output {
+pub struct OutputPosition {
     pub end: OutputMarks,
     pub attempt: OutputMarks,
 }
@@ -139,7 +139,7 @@ pub struct Spending {
 
 /// The agent at work and its sessions.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Sessions {
+pub struct AgentSessions {
     /// The index of the agent at work: the policy's own is 0, its fallbacks follow.
     pub agent: usize,
     /// The session that the next attempt could go on with.
@@ -154,7 +154,7 @@ pub struct Sessions {
 
 /// Words of people and agents, refusals and warnings, as far as the next prompt or a later decision needs them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Conversation {
+pub struct LoopWords {
     /// A person's words, and the iteration whose prompt holds them.
     pub steers: Vec<(String, Option<u32>)>,
     /// The newest question of an agent, until a person answers it.
@@ -191,7 +191,7 @@ pub struct Progress {
 
 /// What is known of a gate from before the first agent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Trial {
+pub struct GateTrial {
     pub checkout: UseOfCheckout,
     /// What its test runner reported then.
     pub tests: Option<TestReport>,
@@ -308,7 +308,7 @@ impl LoopState {
                 self.phase = Phase::Running;
                 self.iteration = Iteration::Open;
                 self.counters.attempts = *attempt;
-                self.output = Output { end: *output, attempt: *output };
+                self.output = OutputPosition { end: *output, attempt: *output };
             }
             LoopEvent::AgentExited { exit, judged, .. } => {
                 self.spending.ledger.apply(event);
@@ -371,7 +371,7 @@ impl LoopState {
                 let cannot_run = matches!(tried.exit_code, 126 | 127) && !tried.awaits_program
                     || unknown_target(&tried.output_tail).is_some();
                 let broken = cannot_run.then(|| (tried.exit_code, tried.output_sha256.clone()));
-                let trial = Trial {
+                let trial = GateTrial {
                     checkout: tried.checkout,
                     tests: tried.tests.clone(),
                     notices: tried.notices.clone(),
@@ -591,7 +591,7 @@ impl Spending {
     }
 }
 
-impl Sessions {
+impl AgentSessions {
     /// Adds what was seen of an attempt that was cut short to its session. An attempt that ended was added at its end.
     fn settle(&mut self, cut_short: &Spend) {
         if let Some(session) = &self.attempt {
@@ -612,7 +612,7 @@ impl Sessions {
     }
 }
 
-impl Conversation {
+impl LoopWords {
     fn forget_iteration(&mut self) {
         self.waits.clear();
         (self.near_miss, self.blocked_near_miss) = (None, None);

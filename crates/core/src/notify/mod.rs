@@ -126,7 +126,7 @@ impl Notice {
 }
 
 /// Where a stream stands, for its notices.
-struct Place<'a> {
+struct NoticeOrigin<'a> {
     kind: StreamKind,
     id: &'a str,
     name: &'a str,
@@ -138,7 +138,7 @@ struct Place<'a> {
     subject: &'a str,
 }
 
-impl Place<'_> {
+impl NoticeOrigin<'_> {
     fn notice(&self, seq: u64, at: Timestamp, event: NoticeKind, what: &str, text: &str) -> Notice {
         let text = one_line(text);
         let of_text = if event == NoticeKind::Question { text.as_str() } else { "" };
@@ -181,7 +181,7 @@ fn next(why: &Why, id: &str) -> Option<String> {
 /// How the loops of runs and of agents end is told by what they work for.
 pub fn notice_of_loop(envelope: &Envelope, view: &LoopView) -> Option<Notice> {
     let is_own = view.tally.run.is_none() && view.parent.is_none();
-    let place = Place {
+    let place = NoticeOrigin {
         kind: StreamKind::Loop,
         id: view.id.as_str(),
         name: view.task.as_str(),
@@ -266,7 +266,7 @@ pub fn notice_of_loop(envelope: &Envelope, view: &LoopView) -> Option<Notice> {
 /// The same for a run of units.
 pub fn notice_of_run(envelope: &RunEnvelope, view: &RunView) -> Option<Notice> {
     let name = format!("the run of units in {}", folder_name(&view.root));
-    let place = Place {
+    let place = NoticeOrigin {
         kind: StreamKind::Run,
         id: view.id.as_str(),
         name: &name,
@@ -312,7 +312,7 @@ pub fn notice_of_run(envelope: &RunEnvelope, view: &RunView) -> Option<Notice> {
 
 /// The same for a run of a workflow.
 pub fn notice_of_workflow(envelope: &WorkflowEnvelope, view: &WorkflowView) -> Option<Notice> {
-    let place = Place {
+    let place = NoticeOrigin {
         kind: StreamKind::Workflow,
         id: view.id.as_str(),
         name: &view.workflow,
@@ -360,7 +360,7 @@ pub fn notice_of_workflow(envelope: &WorkflowEnvelope, view: &WorkflowView) -> O
 
 /// The same for a task on its way through the stages.
 pub fn notice_of_task(envelope: &TaskEnvelope, view: &StageTaskView) -> Option<Notice> {
-    let place = Place {
+    let place = NoticeOrigin {
         kind: StreamKind::Task,
         id: view.id.as_str(),
         name: view.task.as_str(),

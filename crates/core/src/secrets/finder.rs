@@ -21,7 +21,7 @@ enum Group {
 }
 
 /// Where each group of a finder comes next in one text, as far as it was searched.
-pub(super) struct Seen(Vec<Next>);
+pub(super) struct NextMatches(Vec<Next>);
 
 #[derive(Clone, Copy)]
 enum Next {
@@ -43,12 +43,12 @@ impl Finder {
         Self { beginnings: all, first, groups }
     }
 
-    pub(super) fn search(&self) -> Seen {
-        Seen(vec![Next::Unknown; self.groups.len()])
+    pub(super) fn search(&self) -> NextMatches {
+        NextMatches(vec![Next::Unknown; self.groups.len()])
     }
 
     /// The first beginning in `text` from `from` on, which never goes back.
-    pub(super) fn next(&self, text: &[u8], from: usize, seen: &mut Seen) -> Option<usize> {
+    pub(super) fn next(&self, text: &[u8], from: usize, seen: &mut NextMatches) -> Option<usize> {
         for (group, next) in self.groups.iter().zip(&mut seen.0) {
             let is_passed = match *next {
                 Next::Unknown => true,

@@ -101,19 +101,22 @@ pub(super) fn pieces(value: &[u8]) -> Vec<&[u8]> {
 
 /// A value as it can turn up, and whether it may go on in base64.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Form {
+pub(super) struct SecretForm {
     pub(super) bytes: Vec<u8>,
     pub(super) is_base64: bool,
 }
 
 /// The forms of one value: itself, in JSON, in JSON within JSON, in an address, in base64 at each of the three places
 /// it can have there.
-pub(super) fn forms(value: &[u8]) -> Vec<Form> {
+pub(super) fn forms(value: &[u8]) -> Vec<SecretForm> {
     let json = in_json(value);
     let plain = [value.to_vec(), in_json(&json), json, in_address(value, false), in_address(value, true)];
     let base64 = (0..3).flat_map(|shift| [in_base64(value, shift, b"+/"), in_base64(value, shift, b"-_")]);
-    let mut forms: Vec<Form> = plain.into_iter().map(|bytes| Form { bytes, is_base64: false }).collect();
-    forms.extend(base64.filter(|bytes| bytes.len() >= SHORTEST).map(|bytes| Form { bytes, is_base64: true }));
+    let mut forms: Vec<SecretForm> =
+        plain.into_iter().map(|bytes| SecretForm { bytes, is_base64: false }).collect();
+    forms.extend(
+        base64.filter(|bytes| bytes.len() >= SHORTEST).map(|bytes| SecretForm { bytes, is_base64: true }),
+    );
     forms.sort_unstable();
     forms.dedup();
     forms

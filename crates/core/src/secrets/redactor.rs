@@ -11,7 +11,7 @@ use super::{NeedsMore, REDACTED, Secrets, place::ScanPlace, tail::Tails};
 #[derive(Debug)]
 pub struct Redactor {
     secrets: Arc<Secrets>,
-    state: State,
+    state: RedactorState,
     held: Vec<u8>,
     /// What was held and what came after.
     joined: Vec<u8>,
@@ -20,7 +20,7 @@ pub struct Redactor {
 
 /// What is remembered of the stream so far.
 #[derive(Debug, Default)]
-struct State {
+struct RedactorState {
     /// The bytes before what is held.
     before: [u8; 3],
     /// The secret that is being left out.
@@ -47,7 +47,13 @@ struct PassResult {
 
 impl Redactor {
     pub(super) fn new(secrets: Arc<Secrets>) -> Self {
-        Self { secrets, state: State::default(), held: Vec::new(), joined: Vec::new(), out: Vec::new() }
+        Self {
+            secrets,
+            state: RedactorState::default(),
+            held: Vec::new(),
+            joined: Vec::new(),
+            out: Vec::new(),
+        }
     }
 
     /// What may be written now that `bytes` have come: `bytes` themselves where there is nothing in them.
@@ -79,7 +85,7 @@ impl Redactor {
         let passed = self.state.pass(&self.secrets, &self.joined, is_end, &mut self.out);
         self.held.extend_from_slice(&self.joined[passed.until..]);
         if is_end {
-            self.state = State::default();
+            self.state = RedactorState::default();
         }
         rest(&mut self.out, &self.joined[passed.done..passed.until])
     }
@@ -97,7 +103,7 @@ fn rest<'a>(out: &'a mut Vec<u8>, unchanged: &'a [u8]) -> &'a [u8] {
 /// A text that is whole, without its secrets; `None` if there are none.
 pub(super) fn redact_whole(secrets: &Secrets, bytes: &[u8]) -> Option<Vec<u8>> {
     let mut out = Vec::new();
-    let passed = State::default().pass(secrets, bytes, true, &mut out);
+    let passed = RedactorState::default().pass(secrets, bytes, true, &mut out);
     if out.is_empty() {
         return None;
     }
@@ -105,7 +111,7 @@ pub(super) fn redact_whole(secrets: &Secrets, bytes: &[u8]) -> Option<Vec<u8>> {
     Some(out)
 }
 
-impl State {
+impl RedactorState {
     /// Goes through `text`, the stream from where the last pass ended.
     fn pass(&mut self, secrets: &Secrets, text: &[u8], is_end: bool, out: &mut Vec<u8>) -> PassResult {
         let mut done = 0;

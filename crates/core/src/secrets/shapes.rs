@@ -1,16 +1,16 @@
 //! Secrets that are known by their shape: tokens of well-known issuers, headers, fields, private keys.
 
 use super::{
-    known::Form,
+    known::SecretForm,
     place::{End, LONGEST_RUN, Letters, RuleAnswer, ScanPlace, SecretSpan},
     tail::Tail,
 };
 
 /// How a secret is recognised.
 pub(super) enum Rule {
-    Known(Form),
+    Known(SecretForm),
     /// By how it begins, and what follows.
-    Token(&'static Token),
+    Token(&'static TokenShape),
     /// By a name before it: the name of a field, and the quotes, colons or spaces between the name and the value.
     Field(&'static str),
     /// By the name of a scheme before it.
@@ -23,7 +23,7 @@ pub(super) enum Rule {
 }
 
 /// A token with a beginning of its own.
-pub(super) struct Token {
+pub(super) struct TokenShape {
     begin: &'static str,
     letters: Letters,
     length: (usize, usize),
@@ -44,13 +44,13 @@ enum Demand {
     Random,
 }
 
-const fn token(begin: &'static str, letters: Letters, length: (usize, usize), more: Demand) -> Token {
-    Token { begin, letters, length, more }
+const fn token(begin: &'static str, letters: Letters, length: (usize, usize), more: Demand) -> TokenShape {
+    TokenShape { begin, letters, length, more }
 }
 
 const ANY: usize = LONGEST_RUN;
 
-static TOKENS: [Token; 25] = [
+static TOKENS: [TokenShape; 25] = [
     token("sk-ant-", Letters::Token, (16, ANY), Demand::WordStart),
     token("sk-proj-", Letters::Token, (16, ANY), Demand::WordStart),
     token("sk-svcacct-", Letters::Token, (16, ANY), Demand::WordStart),
@@ -78,7 +78,7 @@ static TOKENS: [Token; 25] = [
     token("ya29.", Letters::Token, (20, ANY), Demand::WordStart),
 ];
 /// The kinds of Slack's tokens that differ in a letter only.
-static SLACK: [Token; 5] = [
+static SLACK: [TokenShape; 5] = [
     token("xoxa-", Letters::Token, (16, ANY), Demand::WordStart),
     token("xoxe-", Letters::Token, (16, ANY), Demand::WordStart),
     token("xoxp-", Letters::Token, (16, ANY), Demand::WordStart),
@@ -153,7 +153,7 @@ impl Rule {
 }
 
 /// A value that is known. Half of it at the very end of a stream is too much already.
-fn known(form: &Form, place: &ScanPlace<'_>) -> RuleAnswer {
+fn known(form: &SecretForm, place: &ScanPlace<'_>) -> RuleAnswer {
     let value = form.bytes.as_slice();
     let there = &place.bytes[..place.bytes.len().min(value.len())];
     if !value.starts_with(there) {
@@ -171,7 +171,7 @@ fn known(form: &Form, place: &ScanPlace<'_>) -> RuleAnswer {
     RuleAnswer::Found(SecretSpan { from: 0, to: there.len(), tail })
 }
 
-impl Token {
+impl TokenShape {
     fn find(&self, place: &ScanPlace<'_>) -> Result<Option<SecretSpan>, End> {
         let [_, b, a] = place.before;
         let is_placed = match self.more {

@@ -24,7 +24,7 @@ pub(super) enum Tail {
 pub(super) struct Tails {
     /// A bit for each kind of [`Letters`].
     letters: u8,
-    key: Option<Key>,
+    key: Option<PrivateKeyTail>,
 }
 
 impl Tails {
@@ -67,7 +67,7 @@ impl Tails {
 
 /// What follows the first line of a private key.
 #[derive(Clone, Debug, Default)]
-struct Key {
+struct PrivateKeyTail {
     taken: u16,
     /// The base64 just before.
     run: u16,
@@ -78,7 +78,7 @@ struct Key {
     rules: u8,
 }
 
-impl Key {
+impl PrivateKeyTail {
     fn takes(&mut self, byte: u8) -> bool {
         // A string in JSON ends with its quote, whether or not the key in it did.
         if byte == b'"' || self.rules == 2 || self.taken == LONGEST_KEY || self.gap > WIDEST_GAP {

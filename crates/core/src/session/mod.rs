@@ -26,7 +26,7 @@ pub use policy::SessionSettings;
 pub(crate) use prompt::compose;
 pub use prompt::{CONTINUATION_PROMPT_TEMPLATE, fill};
 pub use state::{
-    DUPLICATE, HostSession, IdleJudgement, RECOVERY, SessionState, SessionSummary, TranscriptMark, Turn,
+    DUPLICATE, HostSession, IdleJudgement, RECOVERY, SessionState, SessionSummary, TranscriptMark, TurnEnd,
     UNCHANGED, judge_idle, task_of,
 };
 pub use toast::{Toast, ToastKind};

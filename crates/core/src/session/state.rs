@@ -57,14 +57,14 @@ pub struct TranscriptMark {
 
 /// The end of a turn of the session's agent, as far as it can be told from another one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Turn {
+pub struct TurnEnd {
     /// A number that is equal for equal last words of the agent.
     pub last_words: u64,
     /// Whether the transcript held those words already. A host may write them later than it calls the hook (fault A7).
     pub in_transcript: bool,
 }
 
-impl Turn {
+impl TurnEnd {
     /// The turn that ended with these words.
     pub fn ending_with(last_words: &str, in_transcript: bool) -> Self {
         Self { last_words: fingerprint(last_words.trim().as_bytes()), in_transcript }
@@ -75,7 +75,7 @@ impl Turn {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SessionState {
     /// When the newest idle was taken up, and the turn that it ended.
-    pub last_idle: Option<(Timestamp, Turn)>,
+    pub last_idle: Option<(Timestamp, TurnEnd)>,
     pub transcript: TranscriptMark,
     /// Until when the session is left alone after an error.
     pub recovering_until: Option<Timestamp>,
@@ -147,7 +147,7 @@ pub enum IdleJudgement {
 pub fn judge_idle(
     session: &SessionState,
     now: Timestamp,
-    turn: Turn,
+    turn: TurnEnd,
     has_news: bool,
     background: &[String],
 ) -> IdleJudgement {

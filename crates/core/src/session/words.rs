@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use memchr::{memchr_iter, memmem};
 use serde_json::Value;
 
-use super::{ModelCall, Turn};
+use super::{ModelCall, TurnEnd};
 use crate::judge::promise::{Detection, PromiseDetector, PromiseRule};
 
 /// What the agent said since the idle before.
@@ -20,14 +20,14 @@ pub struct NewWords {
     pub read: usize,
     /// Whether the agent has said something that was not known at the idle before.
     pub has_news: bool,
-    pub turn: Turn,
+    pub turn: TurnEnd,
     /// What the agent's model was asked for since then, as far as the host tells.
     pub calls: Vec<ModelCall>,
 }
 
 /// The words of the agent in `bytes`, which the host added to the transcript since the idle before, and in `last`, the last
 /// message as the host hands it to the hook. `before` is the turn of that idle, and nothing that was said before `since` counts.
-pub fn new_words(bytes: &[u8], last: Option<&str>, before: Option<Turn>, since: Timestamp) -> NewWords {
+pub fn new_words(bytes: &[u8], last: Option<&str>, before: Option<TurnEnd>, since: Timestamp) -> NewWords {
     let read = memchr::memrchr(b'\n', bytes).map_or(0, |end| end + 1);
     let mut messages = Vec::new();
     let mut from = 0;
@@ -39,7 +39,7 @@ pub fn new_words(bytes: &[u8], last: Option<&str>, before: Option<Turn>, since: 
     if let Some(before) = before.filter(|before| !before.in_transcript)
         && let Some(known) = messages
             .iter()
-            .position(|message| Turn::ending_with(message, true).last_words == before.last_words)
+            .position(|message| TurnEnd::ending_with(message, true).last_words == before.last_words)
     {
         messages.drain(..=known);
     }
@@ -51,7 +51,7 @@ pub fn new_words(bytes: &[u8], last: Option<&str>, before: Option<Turn>, since: 
     if let Some(last) = last.filter(|_| !in_transcript) {
         messages.push(last.to_owned());
     }
-    let turn = Turn::ending_with(&ending, in_transcript);
+    let turn = TurnEnd::ending_with(&ending, in_transcript);
     has_news |= last.is_some() && before.is_none_or(|before| before.last_words != turn.last_words);
     NewWords { messages, read, has_news, turn, calls: Vec::new() }
 }

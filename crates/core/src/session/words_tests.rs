@@ -10,7 +10,7 @@ fn claude(text: &str) -> String {
     .to_string()
 }
 
-fn messages(lines: &[String], last: Option<&str>, before: Option<Turn>) -> Vec<String> {
+fn messages(lines: &[String], last: Option<&str>, before: Option<TurnEnd>) -> Vec<String> {
     let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
     new_words(text.as_bytes(), last, before, SINCE).messages
 }

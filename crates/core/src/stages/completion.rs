@@ -12,7 +12,7 @@ use crate::{
     duration::Millis,
     judge::{expectation::Expectation, promise::PromiseRule},
     policy::{GateSpec, Origin, stays_inside},
-    yaml::{Node, Value},
+    yaml::{YamlNode, YamlValue},
 };
 
 /// How long a command may take unless the task says otherwise: one that hangs ends the claim, not the task.
@@ -134,7 +134,7 @@ impl TaskCompletion {
     }
 }
 
-pub(super) fn read(reader: &mut HeadReader<'_>, node: &Node) -> TaskCompletion {
+pub(super) fn read(reader: &mut HeadReader<'_>, node: &YamlNode) -> TaskCompletion {
     let Some(map) = reader.map(node, "`completion`", &KEYS) else { return TaskCompletion::default() };
     let mut completion = TaskCompletion {
         outcome: reader.text(&map, "completion", "outcome"),
@@ -172,7 +172,7 @@ fn promise(reader: &mut HeadReader<'_>, map: &HeadMap, path: &str) -> Option<Str
     Some(text)
 }
 
-fn verify(reader: &mut HeadReader<'_>, node: &Node, path: &str, may_have_steps: bool) -> Option<Verify> {
+fn verify(reader: &mut HeadReader<'_>, node: &YamlNode, path: &str, may_have_steps: bool) -> Option<Verify> {
     let map = reader.map(node, &format!("`{path}`"), &VERIFY_KEYS)?;
     let Some(method) = map.get("method") else {
         let what = format!("`{path}` has no `method`");
@@ -181,8 +181,8 @@ fn verify(reader: &mut HeadReader<'_>, node: &Node, path: &str, may_have_steps: 
     };
     let place = method.place;
     let word = match &method.value {
-        Value::Scalar { text, .. } => text.as_str(),
-        Value::List(_) | Value::Map(_) => "",
+        YamlValue::Scalar { text, .. } => text.as_str(),
+        YamlValue::List(_) | YamlValue::Map(_) => "",
     };
     let belongs: &[&str] = match word {
         "external" => &VERIFY_KEYS[..7],
@@ -201,7 +201,9 @@ fn verify(reader: &mut HeadReader<'_>, node: &Node, path: &str, may_have_steps: 
         "external" => external(reader, &map, path, node).map(Verify::External),
         "multi_stage" if may_have_steps => {
             let steps = match map.get("steps").map(|node| &node.value) {
-                Some(Value::List(steps)) if !steps.is_empty() && steps.len() <= MAX_STEPS => steps.clone(),
+                Some(YamlValue::List(steps)) if !steps.is_empty() && steps.len() <= MAX_STEPS => {
+                    steps.clone()
+                }
                 _ => {
                     let what = format!("`{path}.steps` must be a list of 1 to {MAX_STEPS} verifications");
                     let fix = "write `steps: [{method: external, command: make test}]`";
@@ -231,7 +233,7 @@ fn verify(reader: &mut HeadReader<'_>, node: &Node, path: &str, may_have_steps: 
     }
 }
 
-fn external(reader: &mut HeadReader<'_>, map: &HeadMap, path: &str, node: &Node) -> Option<External> {
+fn external(reader: &mut HeadReader<'_>, map: &HeadMap, path: &str, node: &YamlNode) -> Option<External> {
     let command = match map.get("command") {
         Some(_) => reader.text(map, path, "command"),
         None => {

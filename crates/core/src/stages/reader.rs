@@ -2,9 +2,9 @@
 
 use crate::{
     duration::Millis,
-    problem::{Problem, Source},
+    problem::{CheckedFile, Problem},
     text::nearest::nearest,
-    yaml::{Key, Node, Place, Value, short},
+    yaml::{TextPlace, YamlKey, YamlNode, YamlValue, short},
 };
 
 /// How many problems of one file are told.
@@ -13,38 +13,38 @@ const MOST_PROBLEMS: usize = 100;
 const MAX_ENTRIES: usize = 200;
 
 /// A map of the file.
-pub(super) struct HeadMap(Vec<(Key, Node)>);
+pub(super) struct HeadMap(Vec<(YamlKey, YamlNode)>);
 
 impl HeadMap {
-    pub(super) fn of(entries: Vec<(Key, Node)>) -> Self {
+    pub(super) fn of(entries: Vec<(YamlKey, YamlNode)>) -> Self {
         Self(entries)
     }
 
     /// The value of `key`, unless it has none.
-    pub(super) fn get(&self, key: &str) -> Option<&Node> {
+    pub(super) fn get(&self, key: &str) -> Option<&YamlNode> {
         self.0.iter().find(|(known, node)| known.name == key && !is_nothing(node)).map(|(_, node)| node)
     }
 
-    pub(super) fn place(&self, key: &str) -> Option<Place> {
+    pub(super) fn place(&self, key: &str) -> Option<TextPlace> {
         self.0.iter().find(|(known, _)| known.name == key).map(|(known, _)| known.place)
     }
 }
 
 pub(super) struct HeadReader<'a> {
-    pub(super) source: Source<'a>,
+    pub(super) source: CheckedFile<'a>,
     pub(super) problems: Vec<Problem>,
 }
 
 impl HeadReader<'_> {
-    pub(super) fn wrong(&mut self, place: Place, what: impl Into<String>, fix: impl Into<String>) {
+    pub(super) fn wrong(&mut self, place: TextPlace, what: impl Into<String>, fix: impl Into<String>) {
         if self.problems.len() < MOST_PROBLEMS {
             self.problems.push(self.source.problem(place, what, fix));
         }
     }
 
     /// The map in `node`, in which every key is `known`.
-    pub(super) fn map(&mut self, node: &Node, name: &str, known: &[&str]) -> Option<HeadMap> {
-        let Value::Map(entries) = &node.value else {
+    pub(super) fn map(&mut self, node: &YamlNode, name: &str, known: &[&str]) -> Option<HeadMap> {
+        let YamlValue::Map(entries) = &node.value else {
             self.wrong(
                 node.place,
                 format!("{name} must be a map of keys"),
@@ -52,7 +52,7 @@ impl HeadReader<'_> {
             );
             return None;
         };
-        for (Key { name, place }, value) in entries {
+        for (YamlKey { name, place }, value) in entries {
             if !known.contains(&name.as_str()) {
                 let fix = match nearest(name, known) {
                     Some(meant) => format!("did you mean `{meant}`?"),
@@ -71,13 +71,13 @@ impl HeadReader<'_> {
     pub(super) fn text(&mut self, map: &HeadMap, path: &str, key: &str) -> Option<String> {
         let node = map.get(key)?;
         match &node.value {
-            Value::Scalar { text, .. } if !text.trim().is_empty() => Some(text.clone()),
-            Value::Scalar { .. } => {
+            YamlValue::Scalar { text, .. } if !text.trim().is_empty() => Some(text.clone()),
+            YamlValue::Scalar { .. } => {
                 let fix = "give it a value, or take the line away";
                 self.wrong(node.place, format!("`{}` must not be blank", joined(path, key)), fix);
                 None
             }
-            Value::List(_) | Value::Map(_) => {
+            YamlValue::List(_) | YamlValue::Map(_) => {
                 self.wrong(
                     node.place,
                     format!("`{}` must be text", joined(path, key)),
@@ -94,10 +94,10 @@ impl HeadReader<'_> {
         places.into_iter().map(|(word, _)| word).collect()
     }
 
-    pub(super) fn placed_words(&mut self, map: &HeadMap, path: &str, key: &str) -> Vec<(String, Place)> {
+    pub(super) fn placed_words(&mut self, map: &HeadMap, path: &str, key: &str) -> Vec<(String, TextPlace)> {
         let Some(node) = map.get(key) else { return Vec::new() };
         let name = joined(path, key);
-        let Value::List(entries) = &node.value else {
+        let YamlValue::List(entries) = &node.value else {
             self.wrong(node.place, format!("`{name}` must be a list"), format!("write `{key}: […]`"));
             return Vec::new();
         };
@@ -109,7 +109,7 @@ impl HeadReader<'_> {
         let mut words = Vec::new();
         for entry in entries {
             match &entry.value {
-                Value::Scalar { text, .. } if !text.trim().is_empty() && !is_nothing(entry) => {
+                YamlValue::Scalar { text, .. } if !text.trim().is_empty() && !is_nothing(entry) => {
                     words.push((text.trim().to_owned(), entry.place));
                 }
                 _ => {
@@ -124,7 +124,7 @@ impl HeadReader<'_> {
     /// An exit code: 0 to 255.
     pub(super) fn exit_code(&mut self, map: &HeadMap, path: &str, key: &str) -> Option<i32> {
         let node = map.get(key)?;
-        if let Value::Scalar { text, is_plain: true } = &node.value
+        if let YamlValue::Scalar { text, is_plain: true } = &node.value
             && let Ok(code) = text.parse::<u8>()
         {
             return Some(i32::from(code));
@@ -137,7 +137,7 @@ impl HeadReader<'_> {
     /// A length of time: a number of seconds, or a duration like `5m`.
     pub(super) fn seconds(&mut self, map: &HeadMap, path: &str, key: &str) -> Option<Millis> {
         let node = map.get(key)?;
-        if let Value::Scalar { text, .. } = &node.value {
+        if let YamlValue::Scalar { text, .. } = &node.value {
             let seconds =
                 text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse::<u32>().ok()).flatten();
             let length = match seconds {
@@ -158,6 +158,6 @@ fn joined(path: &str, key: &str) -> String {
     if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
 }
 
-pub(super) fn is_nothing(node: &Node) -> bool {
-    matches!(&node.value, Value::Scalar { text, is_plain: true } if matches!(text.as_str(), "" | "~" | "null"))
+pub(super) fn is_nothing(node: &YamlNode) -> bool {
+    matches!(&node.value, YamlValue::Scalar { text, is_plain: true } if matches!(text.as_str(), "" | "~" | "null"))
 }

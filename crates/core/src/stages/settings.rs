@@ -10,7 +10,7 @@ use crate::{
     judge::{
         contradiction::Patterns,
         evidence::Evidence,
-        promise::{BlankPromise, Case, Placement, PlainWord, PromiseRule},
+        promise::{BlankPromise, LetterCase, Placement, PlainWord, PromiseRule},
     },
     policy::{EVERY_FILE, GateSpec, OwnClaim, Policy, PromptForm, TestsMode},
 };
@@ -90,7 +90,7 @@ impl Stage {
     /// What counts as its promise: the tag alone on its line, with exactly these words (req 175).
     pub fn promise_rule(&self) -> Result<PromiseRule, BlankPromise> {
         Ok(PromiseRule {
-            case: Case::Sensitive,
+            case: LetterCase::Sensitive,
             placement: Placement::OwnLine,
             trim: false,
             plain: PlainWord::Off,
@@ -193,7 +193,7 @@ mod tests {
             let promise = &policy.claims.promise;
             assert_eq!(
                 (promise.text.as_str(), promise.case, promise.placement, promise.trim, promise.plain),
-                (role.promise, Case::Sensitive, Placement::OwnLine, false, PlainWord::Off)
+                (role.promise, LetterCase::Sensitive, Placement::OwnLine, false, PlainWord::Off)
             );
             assert_eq!(policy.agent.stage.as_deref(), Some(name.as_str()));
             assert_eq!(policy.limits.max_iterations, role.max_iterations);

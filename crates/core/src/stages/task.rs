@@ -14,20 +14,20 @@ use super::{
 use crate::{
     config::is_branch,
     ids::TaskId,
-    problem::{Problem, Source, Spot},
+    problem::{CheckedFile, Problem, Spot},
     text::{
         nearest::{distance, nearest},
         visible::is_deceptive,
     },
     unit::frontmatter,
-    yaml::{Place, Value, Wrong, short},
+    yaml::{TextPlace, Wrong, YamlValue, short},
 };
 
 /// The folder of task files, from the top of the repository.
 pub const FOLDER: &str = ".dacapo/tasks";
 /// How long a title may be, in characters.
 const MAX_TITLE: usize = 200;
-const TOP: Place = Place { line: 1, column: 1 };
+const TOP: TextPlace = TextPlace { line: 1, column: 1 };
 
 /// How far a task is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -149,7 +149,7 @@ const KEYS: [&str; 6] = ["id", "title", "status", "depends_on", "writes", "compl
 
 /// Reads one task file, by itself.
 pub fn parse(file: &str, bytes: &[u8]) -> Result<StageTask, Vec<Problem>> {
-    read(Source { file, bytes }).map(|parsed| parsed.task)
+    read(CheckedFile { file, bytes }).map(|parsed| parsed.task)
 }
 
 /// Reads all task files, each with its path from the top of the repository, and holds them against each other.
@@ -157,7 +157,7 @@ pub fn list<'a>(files: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> StageTa
     let mut problems = Vec::new();
     let (mut parsed, mut notes): (Vec<ParsedTaskFile>, Vec<Problem>) = (Vec::new(), Vec::new());
     for (file, bytes) in files {
-        match read(Source { file, bytes }) {
+        match read(CheckedFile { file, bytes }) {
             Ok(mut task) => {
                 notes.append(&mut task.notes);
                 parsed.push(task);
@@ -260,7 +260,7 @@ fn ring(start: usize, edges: &[Vec<usize>]) -> Option<Vec<usize>> {
     None
 }
 
-fn read(source: Source<'_>) -> Result<ParsedTaskFile, Vec<Problem>> {
+fn read(source: CheckedFile<'_>) -> Result<ParsedTaskFile, Vec<Problem>> {
     let block = frontmatter::split(source.bytes).map_err(|wrong| vec![source.wrong(wrong)])?;
     let (entries, wrong) = frontmatter::readable(&block);
     let problems = wrong.into_iter().map(|wrong| source.wrong(wrong)).collect();
@@ -345,7 +345,7 @@ pub fn checked_id(text: &str) -> Result<TaskId, String> {
     Ok(id)
 }
 
-fn id(reader: &mut HeadReader<'_>, map: &HeadMap) -> Option<(TaskId, Place)> {
+fn id(reader: &mut HeadReader<'_>, map: &HeadMap) -> Option<(TaskId, TextPlace)> {
     let fix = "write it like `id: TASK-001`";
     let Some(text) = reader.text(map, "", "id") else {
         if map.get("id").is_none() {
@@ -399,9 +399,9 @@ fn status(reader: &mut HeadReader<'_>, map: &HeadMap) -> StageTaskStatus {
     let Some(node) = map.get("status") else { return StageTaskStatus::Todo };
     let words = StageTaskStatus::ALL.map(StageTaskStatus::as_str);
     let text = match &node.value {
-        Value::Scalar { text, .. } => text.as_str(),
+        YamlValue::Scalar { text, .. } => text.as_str(),
         // What cannot be written to was told already.
-        Value::List(_) | Value::Map(_) => return StageTaskStatus::Todo,
+        YamlValue::List(_) | YamlValue::Map(_) => return StageTaskStatus::Todo,
     };
     if let Some(status) = StageTaskStatus::ALL.into_iter().find(|status| status.as_str() == text) {
         return status;

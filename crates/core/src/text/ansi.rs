@@ -15,11 +15,11 @@ const ESC: u8 = 0x1b;
 /// this one jumps from escape to escape (`docs/design/0014-libraries.md` has the figures).
 #[derive(Clone, Debug, Default)]
 pub struct AnsiStripper {
-    state: State,
+    state: AnsiState,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-enum State {
+enum AnsiState {
     #[default]
     Text,
     Escape,
@@ -35,7 +35,7 @@ enum State {
 /// What to do with a byte met inside a sequence.
 enum Next {
     /// It belongs to the sequence.
-    Swallow(State),
+    Swallow(AnsiState),
     /// It does not belong to any: the sequence is over, read the byte as text.
     Reread,
 }
@@ -50,7 +50,7 @@ impl AnsiStripper {
     /// Takes the next run of text off the front of `input`, or `None` when `input` is used up.
     pub fn next_run<'a>(&mut self, input: &mut &'a [u8]) -> Option<&'a [u8]> {
         loop {
-            if let State::Text = self.state {
+            if let AnsiState::Text = self.state {
                 if input.is_empty() {
                     return None;
                 }
@@ -59,7 +59,7 @@ impl AnsiStripper {
                 };
                 let (run, rest) = input.split_at(escape);
                 *input = &rest[1..];
-                self.state = State::Escape;
+                self.state = AnsiState::Escape;
                 if !run.is_empty() {
                     return Some(run);
                 }
@@ -70,7 +70,7 @@ impl AnsiStripper {
                     self.state = state;
                     *input = rest;
                 }
-                Next::Reread => self.state = State::Text,
+                Next::Reread => self.state = AnsiState::Text,
             }
         }
     }
@@ -83,29 +83,29 @@ impl AnsiStripper {
     }
 }
 
-fn next(state: State, byte: u8) -> Next {
+fn next(state: AnsiState, byte: u8) -> Next {
     use Next::{Reread, Swallow};
     match (state, byte) {
-        (State::Text, _) => Reread,
-        (_, ESC) => Swallow(State::Escape),
-        (_, CANCEL | SUBSTITUTE) => Swallow(State::Text),
+        (AnsiState::Text, _) => Reread,
+        (_, ESC) => Swallow(AnsiState::Escape),
+        (_, CANCEL | SUBSTITUTE) => Swallow(AnsiState::Text),
 
-        (State::Escape, b'[') => Swallow(State::Csi),
-        (State::Escape, b']') => Swallow(State::Osc),
-        (State::Escape, b'P' | b'X' | b'^' | b'_') => Swallow(State::ControlString),
-        (State::Escape | State::Intermediate, 0x20..=0x2f) => Swallow(State::Intermediate),
-        (State::Escape | State::Intermediate, 0x30..=0x7e) => Swallow(State::Text),
+        (AnsiState::Escape, b'[') => Swallow(AnsiState::Csi),
+        (AnsiState::Escape, b']') => Swallow(AnsiState::Osc),
+        (AnsiState::Escape, b'P' | b'X' | b'^' | b'_') => Swallow(AnsiState::ControlString),
+        (AnsiState::Escape | AnsiState::Intermediate, 0x20..=0x2f) => Swallow(AnsiState::Intermediate),
+        (AnsiState::Escape | AnsiState::Intermediate, 0x30..=0x7e) => Swallow(AnsiState::Text),
 
-        (State::Csi, 0x20..=0x3f) => Swallow(State::Csi),
-        (State::Csi, 0x40..=0x7e) => Swallow(State::Text),
+        (AnsiState::Csi, 0x20..=0x3f) => Swallow(AnsiState::Csi),
+        (AnsiState::Csi, 0x40..=0x7e) => Swallow(AnsiState::Text),
 
-        (State::Osc, BEL) => Swallow(State::Text),
-        (State::Osc, b'\n') => Reread,
-        (State::Osc, _) => Swallow(State::Osc),
-        (State::ControlString, _) => Swallow(State::ControlString),
+        (AnsiState::Osc, BEL) => Swallow(AnsiState::Text),
+        (AnsiState::Osc, b'\n') => Reread,
+        (AnsiState::Osc, _) => Swallow(AnsiState::Osc),
+        (AnsiState::ControlString, _) => Swallow(AnsiState::ControlString),
 
         // A control byte or a letter beyond ASCII: the sequence was cut off.
-        (State::Escape | State::Intermediate | State::Csi, _) => Reread,
+        (AnsiState::Escape | AnsiState::Intermediate | AnsiState::Csi, _) => Reread,
     }
 }
 

@@ -1,6 +1,6 @@
 //! What the loops of a unit tell about its tasks: their events, translated, each exactly once.
 //!
-//! A loop's journal is the only source. [`UnitAccount`] reads it and translates; it belongs to no stream. [`Told`] is the
+//! A loop's journal is the only source. [`UnitAccount`] reads it and translates; it belongs to no stream. [`RecordedLoops`] is the
 //! part of a run's state that remembers what was recorded of it. What is told carries the place of the event it was made
 //! from ([`RunEvent::of`]), so that a scheduler that died in between goes on behind what is recorded: the next one reads
 //! the loops from their beginnings and tells nothing twice.
@@ -21,14 +21,14 @@ use crate::{
 
 /// What a run has recorded about the loops of a unit: a fold of the run's own events.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Told {
+pub struct RecordedLoops {
     /// The place of the newest loop event that was told.
     of: u64,
     /// Tasks that were offered to an agent.
     offered: BTreeSet<u32>,
 }
 
-impl Told {
+impl RecordedLoops {
     /// Takes in an event of the run.
     pub fn record(&mut self, event: &RunEvent) {
         if let Some(of) = event.of() {

@@ -113,7 +113,7 @@ fn stream(id: &str, from: u64, events: Vec<LoopEvent>) -> Vec<Envelope> {
 fn tell(stream: &[Envelope]) -> Vec<String> {
     let mut told_before: Vec<RunEvent> = Vec::new();
     for end in 1..=stream.len() {
-        let (mut told, mut account) = (Told::default(), UnitAccount::default());
+        let (mut told, mut account) = (RecordedLoops::default(), UnitAccount::default());
         for event in &told_before {
             told.record(event);
         }

@@ -10,7 +10,7 @@ use super::{
 pub use crate::problem::Problem;
 use crate::{
     ids::UnitId,
-    problem::{Source, Spot},
+    problem::{CheckedFile, Spot},
     text::nearest::nearest,
     yaml::short,
 };
@@ -27,14 +27,14 @@ pub struct File<'a> {
 }
 
 impl<'a> File<'a> {
-    fn source(self) -> Source<'a> {
-        Source { file: self.file, bytes: self.bytes }
+    fn source(self) -> CheckedFile<'a> {
+        CheckedFile { file: self.file, bytes: self.bytes }
     }
 }
 
 /// Reads a task file.
 pub fn task(file: &str, bytes: &[u8]) -> Result<Task, Vec<Problem>> {
-    let read = parse::task(Source { file, bytes });
+    let read = parse::task(CheckedFile { file, bytes });
     match read.parsed {
         Some(parsed) if read.problems.is_empty() => Ok(parsed.task),
         _ => Err(read.problems),
@@ -42,13 +42,13 @@ pub fn task(file: &str, bytes: &[u8]) -> Result<Task, Vec<Problem>> {
 }
 
 pub fn plan(file: &str, bytes: &[u8]) -> Result<PlanFile, Vec<Problem>> {
-    let (parsed, problems) = parse::plan(Source { file, bytes });
+    let (parsed, problems) = parse::plan(CheckedFile { file, bytes });
     if problems.is_empty() { Ok(parsed.plan) } else { Err(problems) }
 }
 
 /// How a task stands by what its file says now (req 8).
 pub fn reread(file: &str, bytes: &[u8]) -> Result<TaskStatus, Problem> {
-    parse::status(Source { file, bytes })
+    parse::status(CheckedFile { file, bytes })
 }
 
 /// What could be read of a unit.
@@ -69,7 +69,7 @@ impl ReadUnit {
     pub fn unreadable(folder: &str, problems: Vec<Problem>) -> Self {
         let id = name_of(folder).parse().ok();
         let id = id.map(|id| {
-            (id, Source { file: folder, bytes: &[] }.spot(crate::yaml::Place { line: 1, column: 1 }))
+            (id, CheckedFile { file: folder, bytes: &[] }.spot(crate::yaml::TextPlace { line: 1, column: 1 }))
         });
         Self { problems, id, ..Self::default() }
     }

@@ -5,7 +5,7 @@ use sha2::{Digest, Sha256};
 use super::TaskStatus;
 use crate::{
     trust::digest,
-    yaml::{self, Key, Node, Place, Value, Wrong},
+    yaml::{self, TextPlace, Wrong, YamlKey, YamlNode, YamlValue},
 };
 
 /// The largest file that is read.
@@ -23,7 +23,7 @@ pub struct FrontmatterFile<'a> {
     pub body: &'a str,
 }
 
-const TOP: Place = Place { line: 1, column: 1 };
+const TOP: TextPlace = TextPlace { line: 1, column: 1 };
 
 /// Whether a file begins with a head at all.
 pub fn is_there(bytes: &[u8]) -> bool {
@@ -63,15 +63,15 @@ pub fn split(bytes: &[u8]) -> Result<FrontmatterFile<'_>, Wrong> {
     Err(Wrong::at(TOP, "the frontmatter is not closed: a line `---` must follow it"))
 }
 
-fn place_at(bytes: &[u8], offset: usize) -> Place {
+fn place_at(bytes: &[u8], offset: usize) -> TextPlace {
     let before = String::from_utf8_lossy(&bytes[..offset]);
     let small = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
     let column = before.rsplit('\n').next().unwrap_or_default().chars().count();
-    Place { line: small(before.matches('\n').count() + 1), column: small(column + 1) }
+    TextPlace { line: small(before.matches('\n').count() + 1), column: small(column + 1) }
 }
 
 /// The entries of a head that dacapo could also write to: lines of `key: value`, each key once.
-pub(super) fn entries(block: &FrontmatterFile<'_>) -> Result<Vec<(Key, Node)>, Vec<Wrong>> {
+pub(super) fn entries(block: &FrontmatterFile<'_>) -> Result<Vec<(YamlKey, YamlNode)>, Vec<Wrong>> {
     match readable(block) {
         (Some(entries), wrong) if wrong.is_empty() => Ok(entries),
         (_, wrong) => Err(wrong),
@@ -79,7 +79,7 @@ pub(super) fn entries(block: &FrontmatterFile<'_>) -> Result<Vec<(Key, Node)>, V
 }
 
 /// What can be read of a head, and what is wrong with it: behind a key that is there twice the rest makes sense.
-pub(crate) fn readable(block: &FrontmatterFile<'_>) -> (Option<Vec<(Key, Node)>>, Vec<Wrong>) {
+pub(crate) fn readable(block: &FrontmatterFile<'_>) -> (Option<Vec<(YamlKey, YamlNode)>>, Vec<Wrong>) {
     let (root, mut wrong) = yaml::read_below(block.first_line - 1, block.yaml.as_bytes());
     let is_flow = block
         .yaml
@@ -89,18 +89,18 @@ pub(crate) fn readable(block: &FrontmatterFile<'_>) -> (Option<Vec<(Key, Node)>>
         .is_some_and(|line| line.starts_with('{'));
     if is_flow && wrong.is_empty() {
         let what = "the frontmatter must be lines of `key: value`, not one map in braces";
-        wrong.push(Wrong::at(Place { line: block.first_line, column: 1 }, what));
+        wrong.push(Wrong::at(TextPlace { line: block.first_line, column: 1 }, what));
     }
     match root {
         _ if !wrong.iter().all(|wrong| wrong.what.contains(yaml::TWICE)) => (None, wrong),
         None => (Some(Vec::new()), wrong),
-        Some(Node { value: Value::Map(entries), .. }) => (Some(entries), wrong),
-        Some(Node { value: Value::Scalar { text, is_plain: true }, .. })
+        Some(YamlNode { value: YamlValue::Map(entries), .. }) => (Some(entries), wrong),
+        Some(YamlNode { value: YamlValue::Scalar { text, is_plain: true }, .. })
             if matches!(text.as_str(), "" | "~" | "null") =>
         {
             (Some(Vec::new()), wrong)
         }
-        Some(Node { place, .. }) => {
+        Some(YamlNode { place, .. }) => {
             wrong.push(Wrong::at(place, "the frontmatter must be lines of `key: value`"));
             (None, wrong)
         }
@@ -116,10 +116,13 @@ struct StatusAt {
 }
 
 /// Finds the value of the head's own `status`. One that does not stand behind its key on one line is not dealt with.
-fn status_at(block: &FrontmatterFile<'_>, entries: &[(Key, Node)]) -> Result<Option<StatusAt>, Wrong> {
+fn status_at(
+    block: &FrontmatterFile<'_>,
+    entries: &[(YamlKey, YamlNode)],
+) -> Result<Option<StatusAt>, Wrong> {
     let Some((key, value)) = entries.iter().find(|(key, _)| key.name == "status") else { return Ok(None) };
     let elsewhere = || Wrong::at(key.place, "the value of `status` must be one word behind its key");
-    let Value::Scalar { text, .. } = &value.value else { return Err(elsewhere()) };
+    let YamlValue::Scalar { text, .. } = &value.value else { return Err(elsewhere()) };
     let number = (key.place.line - block.first_line) as usize;
     let mut line_start = 0;
     let line = block.yaml.split_inclusive('\n').enumerate().find_map(|(index, line)| {
@@ -163,7 +166,10 @@ fn status_at(block: &FrontmatterFile<'_>, entries: &[(Key, Node)]) -> Result<Opt
 }
 
 /// Whether [`with_status`] will be able to change these.
-pub(crate) fn check_status(block: &FrontmatterFile<'_>, entries: &[(Key, Node)]) -> Result<(), Wrong> {
+pub(crate) fn check_status(
+    block: &FrontmatterFile<'_>,
+    entries: &[(YamlKey, YamlNode)],
+) -> Result<(), Wrong> {
     status_at(block, entries).map(|_| ())
 }
 
@@ -199,7 +205,7 @@ pub(crate) fn with_status_word(bytes: &[u8], status: &str) -> Result<Vec<u8>, Wr
     // Read the changed file again: YAML has more ways to write a value than this function knows.
     let is_as_wished = split(&after).ok().and_then(|block| entries(&block).ok()).is_some_and(|now| {
         let says = now.iter().any(|(key, node)| {
-            key.name == "status" && matches!(&node.value, Value::Scalar { text, .. } if text == status)
+            key.name == "status" && matches!(&node.value, YamlValue::Scalar { text, .. } if text == status)
         });
         says && others(&before) == others(&now)
     });
@@ -207,7 +213,7 @@ pub(crate) fn with_status_word(bytes: &[u8], status: &str) -> Result<Vec<u8>, Wr
         Ok(after)
     } else {
         let what = "the status cannot be changed without changing something else: write it as one word behind its key";
-        Err(Wrong::at(Place { line: block.first_line, column: 1 }, what))
+        Err(Wrong::at(TextPlace { line: block.first_line, column: 1 }, what))
     }
 }
 
@@ -220,11 +226,11 @@ enum Plain {
 }
 
 impl Plain {
-    fn of(node: &Node) -> Self {
+    fn of(node: &YamlNode) -> Self {
         match &node.value {
-            Value::Scalar { text, is_plain } => Self::Scalar(text.clone(), *is_plain),
-            Value::List(items) => Self::List(items.iter().map(Self::of).collect()),
-            Value::Map(entries) => {
+            YamlValue::Scalar { text, is_plain } => Self::Scalar(text.clone(), *is_plain),
+            YamlValue::List(items) => Self::List(items.iter().map(Self::of).collect()),
+            YamlValue::Map(entries) => {
                 Self::Map(entries.iter().map(|(key, node)| (key.name.clone(), Self::of(node))).collect())
             }
         }
@@ -232,7 +238,7 @@ impl Plain {
 }
 
 /// Everything but the status, by value.
-fn others(entries: &[(Key, Node)]) -> Vec<(String, Plain)> {
+fn others(entries: &[(YamlKey, YamlNode)]) -> Vec<(String, Plain)> {
     let others = entries.iter().filter(|(key, _)| key.name != "status");
     others.map(|(key, node)| (key.name.clone(), Plain::of(node))).collect()
 }

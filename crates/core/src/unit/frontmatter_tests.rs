@@ -44,7 +44,7 @@ fn a_file_without_a_whole_block_says_why_and_where() {
         (large.as_bytes(), 1, 1, "the frontmatter is larger than 64 KiB"),
         (larger.as_bytes(), 1, 1, "larger than 1024 KiB"),
     ] {
-        assert_eq!(split(file), Err(Wrong::at(Place { line, column }, what)));
+        assert_eq!(split(file), Err(Wrong::at(TextPlace { line, column }, what)));
     }
 }
 

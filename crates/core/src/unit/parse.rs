@@ -5,16 +5,16 @@ use super::{
     frontmatter::{self, FrontmatterFile},
 };
 use crate::{
-    problem::{Problem, Source, Spot},
+    problem::{CheckedFile, Problem, Spot},
     text::{nearest::nearest, visible::is_deceptive},
-    yaml::{Key, Node, Place, Value, short},
+    yaml::{TextPlace, YamlKey, YamlNode, YamlValue, short},
 };
 
 /// Keys of a plan that the tool which wrote it keeps for itself: read, never written.
 pub const ORCH_KEYS: [&str; 6] =
     ["orch_status", "orch_branch", "orch_worktree", "orch_pr_number", "orch_started_at", "orch_completed_at"];
 
-const TOP: Place = Place { line: 1, column: 1 };
+const TOP: TextPlace = TextPlace { line: 1, column: 1 };
 /// How long a list may be.
 const MAX_ENTRIES: usize = 1000;
 /// How much of a heading is a title.
@@ -59,13 +59,13 @@ pub(super) struct ParsedPlan {
 
 /// Takes values out of a head and collects what is wrong.
 struct Head<'a> {
-    source: Source<'a>,
-    entries: Vec<(Key, Node)>,
+    source: CheckedFile<'a>,
+    entries: Vec<(YamlKey, YamlNode)>,
     problems: Vec<Problem>,
 }
 
 impl<'a> Head<'a> {
-    fn open(source: Source<'a>) -> Result<(FrontmatterFile<'a>, Self), Vec<Problem>> {
+    fn open(source: CheckedFile<'a>) -> Result<(FrontmatterFile<'a>, Self), Vec<Problem>> {
         let block = frontmatter::split(source.bytes).map_err(|wrong| vec![source.wrong(wrong)])?;
         let (entries, wrong) = frontmatter::readable(&block);
         let problems = wrong.into_iter().map(|wrong| source.wrong(wrong)).collect();
@@ -75,11 +75,11 @@ impl<'a> Head<'a> {
         }
     }
 
-    fn wrong(&mut self, place: Place, what: impl Into<String>, fix: impl Into<String>) {
+    fn wrong(&mut self, place: TextPlace, what: impl Into<String>, fix: impl Into<String>) {
         self.problems.push(self.source.problem(place, what, fix));
     }
 
-    fn find(&self, key: &str) -> Option<&(Key, Node)> {
+    fn find(&self, key: &str) -> Option<&(YamlKey, YamlNode)> {
         self.entries.iter().find(|(known, _)| known.name == key)
     }
 
@@ -89,7 +89,7 @@ impl<'a> Head<'a> {
         let place = node.place;
         let what = match &node.value {
             _ if is_nothing(node) => return TaskStatus::Pending,
-            Value::Scalar { text, .. } => {
+            YamlValue::Scalar { text, .. } => {
                 if let Some(status) = TaskStatus::ALL.into_iter().find(|status| status.as_str() == text) {
                     return status;
                 }
@@ -97,14 +97,14 @@ impl<'a> Head<'a> {
                 let meant = meant.map(|word| format!("; did you mean `{word}`?")).unwrap_or_default();
                 format!("`{}` is not a status{meant}", short(text))
             }
-            Value::List(_) | Value::Map(_) => "`status` must be one word".to_owned(),
+            YamlValue::List(_) | YamlValue::Map(_) => "`status` must be one word".to_owned(),
         };
         self.wrong(place, what, format!("write one of {}", words.join(", ")));
         TaskStatus::Pending
     }
 
     /// `task`, or `number` (req 4), and where it stands.
-    fn number(&mut self, wanted: &str) -> Option<(u32, Place)> {
+    fn number(&mut self, wanted: &str) -> Option<(u32, TextPlace)> {
         let found = match (self.find("task"), self.find("number")) {
             (Some(_), Some((key, _))) => {
                 let place = key.place;
@@ -139,12 +139,12 @@ impl<'a> Head<'a> {
         };
         let (key_place, place) = (key.place, node.place);
         match &node.value {
-            Value::Scalar { text, .. } if text.trim().is_empty() || is_nothing(node) => {
+            YamlValue::Scalar { text, .. } if text.trim().is_empty() || is_nothing(node) => {
                 self.wrong(key_place, "`backpressure` is blank", fix);
                 None
             }
-            Value::Scalar { text, .. } => Some((text.clone(), place.line)),
-            Value::List(_) | Value::Map(_) => {
+            YamlValue::Scalar { text, .. } => Some((text.clone(), place.line)),
+            YamlValue::List(_) | YamlValue::Map(_) => {
                 self.wrong(place, "`backpressure` must be one command", fix);
                 None
             }
@@ -152,18 +152,18 @@ impl<'a> Head<'a> {
     }
 
     /// The entries of a list.
-    fn list(&mut self, key: &str, like: &str) -> Vec<Node> {
+    fn list(&mut self, key: &str, like: &str) -> Vec<YamlNode> {
         let Some((_, node)) = self.find(key) else { return Vec::new() };
         let place = node.place;
         match &node.value {
             _ if is_nothing(node) => Vec::new(),
-            Value::List(items) if items.len() <= MAX_ENTRIES => items.clone(),
-            Value::List(_) => {
+            YamlValue::List(items) if items.len() <= MAX_ENTRIES => items.clone(),
+            YamlValue::List(_) => {
                 let what = format!("`{key}` has more than {MAX_ENTRIES} entries");
                 self.wrong(place, what, "name only what is needed");
                 Vec::new()
             }
-            Value::Scalar { .. } | Value::Map(_) => {
+            YamlValue::Scalar { .. } | YamlValue::Map(_) => {
                 self.wrong(place, format!("`{key}` must be a list"), format!("write `{key}: {like}`"));
                 Vec::new()
             }
@@ -171,9 +171,9 @@ impl<'a> Head<'a> {
     }
 
     /// The text of a key whose value may not be blank.
-    fn word(&mut self, key: &str) -> Option<(String, Place)> {
+    fn word(&mut self, key: &str) -> Option<(String, TextPlace)> {
         if let Some((at, node)) = self.find(key)
-            && let Value::Scalar { text, .. } = &node.value
+            && let YamlValue::Scalar { text, .. } = &node.value
             && (text.trim().is_empty() || is_nothing(node))
         {
             let place = at.place;
@@ -184,15 +184,15 @@ impl<'a> Head<'a> {
     }
 
     /// Text that is not blank, if the key has a value.
-    fn text(&mut self, key: &str) -> Option<(String, Place)> {
+    fn text(&mut self, key: &str) -> Option<(String, TextPlace)> {
         let (_, node) = self.find(key)?;
         let place = node.place;
         match &node.value {
-            Value::Scalar { text, .. } if !text.trim().is_empty() && !is_nothing(node) => {
+            YamlValue::Scalar { text, .. } if !text.trim().is_empty() && !is_nothing(node) => {
                 Some((text.trim().to_owned(), place))
             }
-            Value::Scalar { .. } => None,
-            Value::List(_) | Value::Map(_) => {
+            YamlValue::Scalar { .. } => None,
+            YamlValue::List(_) | YamlValue::Map(_) => {
                 self.wrong(place, format!("`{key}` must be one word"), format!("write `{key}: …`"));
                 None
             }
@@ -200,23 +200,23 @@ impl<'a> Head<'a> {
     }
 }
 
-fn is_nothing(node: &Node) -> bool {
+fn is_nothing(node: &YamlNode) -> bool {
     match &node.value {
-        Value::Scalar { text, is_plain: true } => matches!(text.as_str(), "" | "~" | "null"),
-        Value::Scalar { text, .. } => text.is_empty(),
-        Value::List(_) | Value::Map(_) => false,
+        YamlValue::Scalar { text, is_plain: true } => matches!(text.as_str(), "" | "~" | "null"),
+        YamlValue::Scalar { text, .. } => text.is_empty(),
+        YamlValue::List(_) | YamlValue::Map(_) => false,
     }
 }
 
 /// A task's number: digits without quotes or sign.
-fn number_of(node: &Node) -> Option<u32> {
-    let Value::Scalar { text, is_plain: true } = &node.value else { return None };
+fn number_of(node: &YamlNode) -> Option<u32> {
+    let YamlValue::Scalar { text, is_plain: true } = &node.value else { return None };
     let number = text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse::<u32>().ok()).flatten()?;
     (1..=MAX_NUMBER).contains(&number).then_some(number)
 }
 
 /// Reads a task file (req 2).
-pub(super) fn task(source: Source<'_>) -> TaskFile {
+pub(super) fn task(source: CheckedFile<'_>) -> TaskFile {
     let (block, mut head) = match Head::open(source) {
         Ok(opened) => opened,
         Err(problems) => return TaskFile { parsed: None, problems },
@@ -249,7 +249,7 @@ pub(super) fn task(source: Source<'_>) -> TaskFile {
     let mut writes = Vec::new();
     for node in head.list("writes", "[tests/login.py]") {
         match &node.value {
-            Value::Scalar { text, .. } if !text.trim().is_empty() => writes.push(text.trim().to_owned()),
+            YamlValue::Scalar { text, .. } if !text.trim().is_empty() => writes.push(text.trim().to_owned()),
             _ => head.wrong(
                 node.place,
                 "an entry of `writes` must be the path of a file",
@@ -279,7 +279,7 @@ pub(super) fn task(source: Source<'_>) -> TaskFile {
 }
 
 /// Reads the status of a task file and nothing else (req 8).
-pub(super) fn status(source: Source<'_>) -> Result<TaskStatus, Problem> {
+pub(super) fn status(source: CheckedFile<'_>) -> Result<TaskStatus, Problem> {
     let first = |mut problems: Vec<Problem>| problems.swap_remove(0);
     let (_, mut head) = Head::open(source).map_err(first)?;
     let status = head.status();
@@ -287,7 +287,7 @@ pub(super) fn status(source: Source<'_>) -> Result<TaskStatus, Problem> {
 }
 
 /// Reads a plan; a head is welcome there and not needed (req 6).
-pub(super) fn plan(source: Source<'_>) -> (ParsedPlan, Vec<Problem>) {
+pub(super) fn plan(source: CheckedFile<'_>) -> (ParsedPlan, Vec<Problem>) {
     let mut parsed = ParsedPlan {
         plan: PlanFile::default(),
         unit_at: source.spot(TOP),
@@ -317,7 +317,7 @@ pub(super) fn plan(source: Source<'_>) -> (ParsedPlan, Vec<Problem>) {
     let mut seen = std::collections::HashSet::new();
     for node in head.list("depends_on", "[first-unit]") {
         match &node.value {
-            Value::Scalar { text, .. } if !text.trim().is_empty() && !is_nothing(&node) => {
+            YamlValue::Scalar { text, .. } if !text.trim().is_empty() && !is_nothing(&node) => {
                 let id = text.trim().to_owned();
                 if seen.insert(id.clone()) {
                     parsed.plan.depends_on.push(id);

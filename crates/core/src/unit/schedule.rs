@@ -22,7 +22,7 @@ mod state;
 use serde::{Deserialize, Serialize};
 
 pub use decide::decide;
-pub use state::{RunOver, RunState, Standing};
+pub use state::{RunOver, RunState, UnitStanding};
 
 use crate::{
     duration::Millis,
@@ -80,10 +80,10 @@ pub enum RunInput {
 }
 
 /// The answer of [`decide`]: recorded first, done second.
-pub type RunStep = crate::machine::Step<UnitEvent, RunEffect>;
+pub type RunStep = crate::machine::Step<RunFact, RunEffect>;
 
 /// A fact, and the unit that it is about; facts about the run itself have none.
-pub type UnitEvent = (Option<UnitId>, RunEvent);
+pub type RunFact = (Option<UnitId>, RunEvent);
 
 /// The run of units as a [`Machine`].
 #[derive(Clone, Copy, Debug)]
@@ -92,14 +92,14 @@ pub struct RunMachine;
 impl Machine for RunMachine {
     type State = RunState;
     type Input = RunInput;
-    type Event = UnitEvent;
+    type Event = RunFact;
     type Effect = RunEffect;
 
     fn decide(state: &RunState, input: RunInput) -> RunStep {
         decide(state, input)
     }
 
-    fn apply(state: &mut RunState, (unit, event): &UnitEvent) {
+    fn apply(state: &mut RunState, (unit, event): &RunFact) {
         state.apply(unit.as_ref(), event);
     }
 }

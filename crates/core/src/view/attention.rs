@@ -18,7 +18,7 @@ use crate::{
 ///
 /// The loops that work for a run, a workflow or a task are among the loops, and their tally names what they work for.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Standing {
+pub struct AllViews {
     pub loops: Vec<LoopView>,
     /// Each run with its units.
     pub runs: Vec<(RunView, Vec<UnitView>)>,
@@ -129,7 +129,7 @@ impl Need {
 /// Who needs a person, most urgent first; among equals the newest first. What failed or was interrupted before `since`
 /// is left out, and so is a loop or a run of a task whose task a later one has taken up. One whose process died stays until it goes on or is
 /// cancelled: when it died is recorded nowhere.
-pub fn attention(standing: &Standing, since: Timestamp) -> Vec<Need> {
+pub fn attention(standing: &AllViews, since: Timestamp) -> Vec<Need> {
     let mut needs: Vec<Need> = Vec::new();
     let newest =
         newest_of_tasks(standing.loops.iter().map(|view| (&view.project, &view.task, view.started_at)));
@@ -170,7 +170,7 @@ fn is_taken_up(run: &RunView, units: &[UnitView]) -> bool {
 }
 
 /// Whether what needs a person has no end in the journal, and its process is gone.
-fn is_dead(standing: &Standing, need: &Need) -> bool {
+fn is_dead(standing: &AllViews, need: &Need) -> bool {
     let is_same = |id: &str| id == need.id;
     match need.kind {
         _ if need.urgency != Urgency::Interrupted => false,

@@ -35,7 +35,7 @@ fn finished() -> LoopEvent {
 }
 
 fn of_loops(loops: impl IntoIterator<Item = LoopView>) -> Vec<Need> {
-    attention(&Standing { loops: loops.into_iter().collect(), ..Standing::default() }, at(0))
+    attention(&AllViews { loops: loops.into_iter().collect(), ..AllViews::default() }, at(0))
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn the_most_urgent_comes_first_and_among_equals_the_newest() {
 #[test]
 fn old_failures_taken_up_tasks_and_loops_of_others_are_left_out() {
     let failed = || view([over(Reason::Error, "x")]);
-    let standing = |loops: Vec<LoopView>| Standing { loops, ..Standing::default() };
+    let standing = |loops: Vec<LoopView>| AllViews { loops, ..AllViews::default() };
     // It failed a minute after the beginning.
     assert_eq!(attention(&standing(vec![failed()]), at(60)).len(), 1);
     assert_eq!(attention(&standing(vec![failed()]), at(61)).len(), 0);
@@ -147,7 +147,7 @@ fn unit(name: &str, status: &str, reason: Option<&str>, left_on: Option<(&str, &
 #[test]
 fn a_run_is_told_by_its_units_or_by_itself() {
     let found = |run: RunView, units: Vec<UnitView>| -> Vec<(Urgency, String, String)> {
-        let standing = Standing { runs: vec![(run, units)], ..Standing::default() };
+        let standing = AllViews { runs: vec![(run, units)], ..AllViews::default() };
         attention(&standing, at(0)).into_iter().map(|need| (need.urgency, need.name, need.command)).collect()
     };
     assert_eq!(found(run("running", None), vec![]), []);
@@ -231,7 +231,7 @@ fn a_workflow_waits_for_a_person_or_for_the_world() {
         ),
     ] {
         let shown = format!("{:?} {:?}", view.state, view.reason);
-        let standing = Standing { workflows: vec![view], ..Standing::default() };
+        let standing = AllViews { workflows: vec![view], ..AllViews::default() };
         let found = attention(&standing, at(0)).pop();
         let found = found.as_ref().map(|need| (need.urgency, need.what.as_str(), need.command.as_str()));
         assert_eq!(found, expected, "{shown}");
@@ -284,7 +284,7 @@ fn a_task_asks_or_wants_a_decision() {
         ),
     ] {
         let shown = format!("{:?} {:?}", view.state, view.reason);
-        let standing = Standing { tasks: vec![view], ..Standing::default() };
+        let standing = AllViews { tasks: vec![view], ..AllViews::default() };
         let found = attention(&standing, at(0)).pop();
         let found = found.as_ref().map(|need| (need.urgency, need.what.as_str(), need.command.as_str()));
         assert_eq!(found, expected, "{shown}");

@@ -16,12 +16,12 @@ use std::path::PathBuf;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-pub use attention::{Need, Standing, StreamKind, Urgency, attention};
+pub use attention::{AllViews, Need, StreamKind, Urgency, attention};
 pub use board::{
     Action, Attempt, Board, BoardFacts, BoardTotals, Card, CardKind, CostPoint, CostShare, Costs, GateLine,
-    Interval, IterationLine, IterationRow, Lane, LaneCards, LoopPage, Note, Parts, RunPage, Slot, SpendRow,
-    StageOfTask, StepNode, TaskPage, TodoTask, Told, TrainCar, UnitNode, Verdict, WorkflowPage, board,
-    card_of_loop, costs, first_step, headline,
+    Interval, IterationLine, IterationRow, Lane, LaneCards, LoopPage, Note, PartsDone, RunPage, Slot,
+    SpendRow, StageOfTask, StatusShown, StepNode, TaskPage, TodoTask, TrainCar, UnitNode, Verdict,
+    WorkflowPage, board, card_of_loop, costs, first_step, headline,
 };
 pub use report::{Report, ReportEntry, ReportTotals, report};
 pub use tally::{BUDGET_LOW, ChangedFiles, REFUSED_OFTEN, Tally};

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::{
-    ChangedFiles, LoopView, Need, RunView, StageTaskView, Standing, StreamKind, UnitView, WorkflowView,
+    AllViews, ChangedFiles, LoopView, Need, RunView, StageTaskView, StreamKind, UnitView, WorkflowView,
     attention,
     attention::{folder_name, one_line},
 };
@@ -150,7 +150,7 @@ impl Together {
 }
 
 /// What happened since `since`, as it stands at `now`.
-pub fn report(standing: &Standing, since: Timestamp, now: Timestamp) -> Report {
+pub fn report(standing: &AllViews, since: Timestamp, now: Timestamp) -> Report {
     let of = |run: &RunId| {
         let run = run.clone();
         Together::of(standing.loops.iter().filter(move |view| view.tally.run.as_ref() == Some(&run)))

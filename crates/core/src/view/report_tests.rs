@@ -29,7 +29,7 @@ fn what_ended_is_counted_by_how_and_what_goes_on_stands_apart() {
         named("eeeeeeeeee", view([iteration(2), spending(0.25)])),
         named("ffffffffff", view([iteration(2)]).with_dead_owner()),
     ];
-    let standing = Standing { loops, ..Standing::default() };
+    let standing = AllViews { loops, ..AllViews::default() };
     let all = report(&standing, at(0), at(6000));
     let ReportTotals {
         completed, failed, stopped, cancelled, running, iterations, refusals, cost_usd, ..
@@ -49,7 +49,7 @@ fn what_ended_is_counted_by_how_and_what_goes_on_stands_apart() {
         late.needs.iter().map(|need| need.id.as_str()).collect::<Vec<_>>(),
         ["cccccccccc", "ffffffffff"]
     );
-    assert_eq!(report(&Standing::default(), at(0), at(1)).totals, ReportTotals::default());
+    assert_eq!(report(&AllViews::default(), at(0), at(1)).totals, ReportTotals::default());
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn the_loops_of_a_run_are_told_with_it() {
         of_run("aaaaaaaaaa", vec![refused(), spending(1.0), over(Reason::Done, "done")], &["b", "a"]),
         of_run("bbbbbbbbbb", vec![refused(), spending(2.0), over(Reason::Done, "done")], &["b", "c"]),
     ];
-    let standing = Standing { loops, runs: vec![(run, Vec::new())], ..Standing::default() };
+    let standing = AllViews { loops, runs: vec![(run, Vec::new())], ..AllViews::default() };
     let all = report(&standing, at(0), at(6000));
     assert_eq!(all.ended.len(), 1);
     let entry = &all.ended[0];

@@ -52,7 +52,6 @@ pub struct StageTaskView {
     pub question: Option<TaskQuestionView>,
     /// The runs of stages, in their order.
     pub stages: Vec<StageRunView>,
-    /// What reviewers found.
     #[serde(default)]
     pub ledger: ReviewLedger,
     pub worktree: Option<PathBuf>,

@@ -12,7 +12,7 @@ use crate::{
     ids::{ProjectId, RunId},
     workflow::{
         BudgetMode, OfferedDecision, StepId, StepKind, WaitFor,
-        machine::{AfterAnswer, EndReason, Work, WorkflowEnd, WorkflowEnvelope, WorkflowEvent},
+        machine::{AfterAnswer, EndReason, StepWorkKind, WorkflowEnd, WorkflowEnvelope, WorkflowEvent},
     },
 };
 
@@ -196,9 +196,9 @@ impl WorkflowView {
             }
             WorkflowEvent::StepStart { step, attempt, work } => {
                 let state = match work {
-                    Work::Question => "asking",
-                    Work::Merge => "merging",
-                    Work::Main | Work::Rework | Work::Check => "running",
+                    StepWorkKind::Question => "asking",
+                    StepWorkKind::Merge => "merging",
+                    StepWorkKind::Main | StepWorkKind::Rework | StepWorkKind::Check => "running",
                 };
                 self.step(step, |own| (own.attempt, own.state) = (*attempt, state.to_owned()));
                 self.come_to(step);

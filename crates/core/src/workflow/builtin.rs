@@ -40,12 +40,12 @@ pub const EXAMPLE_FILE: &str = ".dacapo/workflows/fix-tests.yaml";
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workflow::{Form, Settings, StepKind, parse};
+    use crate::workflow::{ParseSettings, StepKind, WorkflowForm, parse};
 
     #[test]
     fn what_comes_with_dacapo_can_be_run() {
         for Builtin { name, text } in ALL {
-            let parsed = parse(&file(name), text.as_bytes(), Settings::default());
+            let parsed = parse(&file(name), text.as_bytes(), ParseSettings::default());
             assert!(
                 parsed.problems.is_empty() && parsed.notes.is_empty(),
                 "{:?} {:?}",
@@ -60,7 +60,7 @@ mod tests {
     fn the_example_runs_the_tests_of_the_repository() {
         for tests in [None, Some("cargo test"), Some("sh -c 'a: \"b\" # c' && make test"), Some("a\nb")] {
             let text = example(tests);
-            let parsed = parse(EXAMPLE_FILE, text.as_bytes(), Settings::default());
+            let parsed = parse(EXAMPLE_FILE, text.as_bytes(), ParseSettings::default());
             assert_eq!((parsed.problems, parsed.notes), (vec![], vec![]), "{text}");
             let workflow = parsed.workflow.unwrap();
             let StepKind::Loop(looped) = &workflow.steps[0].kind else { panic!("{text}") };
@@ -73,8 +73,8 @@ mod tests {
     fn ralph_is_the_seeds() {
         // req 162
         let ralph = ALL.iter().find(|builtin| builtin.name == "ralph").unwrap();
-        let workflow = parse("ralph.yaml", ralph.text.as_bytes(), Settings::default()).workflow.unwrap();
-        assert_eq!((workflow.form, workflow.provider.as_deref()), (Form::Loop, Some("claude")));
+        let workflow = parse("ralph.yaml", ralph.text.as_bytes(), ParseSettings::default()).workflow.unwrap();
+        assert_eq!((workflow.form, workflow.provider.as_deref()), (WorkflowForm::Loop, Some("claude")));
         let StepKind::Loop(looped) = &workflow.steps[0].kind else { panic!("{workflow:?}") };
         let limits = (looped.until.as_deref(), looped.max_iterations, looped.fresh_context);
         assert_eq!(limits, (Some("COMPLETE"), 20, false));

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    LeftOut, Parsed, Settings, StepKind, Workflow, builtin,
+    LeftOut, ParseSettings, Parsed, StepKind, Workflow, builtin,
     command::{CommandFailure, CommandFile},
     graph,
 };
@@ -81,7 +81,7 @@ pub struct WorkflowFile {
 /// Puts the files of a repository and the built-in workflows together. `command` reads a command file by its name.
 pub fn catalogue(
     files: &[WorkflowFile],
-    settings: Settings,
+    settings: ParseSettings,
     mut command: impl FnMut(&str) -> Result<CommandFile, CommandFailure>,
 ) -> Catalogue {
     let mut catalogue = Catalogue::default();
@@ -123,7 +123,7 @@ pub fn catalogue(
             continue;
         }
         let file = builtin::file(name);
-        let mut parsed = super::parse(&file, text.as_bytes(), Settings::default());
+        let mut parsed = super::parse(&file, text.as_bytes(), ParseSettings::default());
         if let Some(mut own) = freeze(&mut parsed, text.as_bytes(), &mut command) {
             own.is_builtin = true;
             catalogue.workflows.push(own);

@@ -8,16 +8,16 @@ use serde::Serialize;
 use super::{
     StepId, StepKind, Workflow, answer,
     machine::{
-        Answer, LoopResult, News, ScriptEnd, ScriptResult, Work, WorkflowEffect, WorkflowEnd, WorkflowEvent,
-        WorkflowInput, WorkflowMachine, WorkflowStarted,
+        Answer, LoopResult, ScriptEnd, ScriptResult, StepWorkKind, WorkflowEffect, WorkflowEnd,
+        WorkflowEvent, WorkflowInput, WorkflowMachine, WorkflowNews, WorkflowStarted,
     },
 };
 use crate::{
     event::Reason,
     machine::InMemory,
-    problem::{Problem, Source},
+    problem::{CheckedFile, Problem},
     text::nearest::nearest,
-    yaml::{self, Node, Value, short},
+    yaml::{self, YamlNode, YamlValue, short},
 };
 
 /// What a step answers in a dry run. Several answers are for several attempts; the last one holds for all that follow.
@@ -60,12 +60,12 @@ const MOST: usize = 10_000;
 
 /// Reads a file of stubs: a map from steps to texts, maps (`output`, `exit_code`, `error`, `decision`, `text`), or lists of them.
 pub fn read_stubs(workflow: &Workflow, file: &str, bytes: &[u8]) -> Result<Stubs, Vec<Problem>> {
-    let source = Source { file, bytes };
+    let source = CheckedFile { file, bytes };
     let (root, wrong) = yaml::read(bytes);
     let mut problems: Vec<Problem> = wrong.into_iter().map(|wrong| source.wrong(wrong)).collect();
     let mut stubs = Stubs::new();
     let entries = match root.map(|root| (root.place, root.value)) {
-        Some((_, Value::Map(entries))) => entries,
+        Some((_, YamlValue::Map(entries))) => entries,
         None => Vec::new(),
         Some((place, _)) => {
             problems.push(source.problem(
@@ -87,8 +87,8 @@ pub fn read_stubs(workflow: &Workflow, file: &str, bytes: &[u8]) -> Result<Stubs
             continue;
         };
         let nodes = match node.value {
-            Value::List(items) => items,
-            value => vec![Node { place: node.place, value }],
+            YamlValue::List(items) => items,
+            value => vec![YamlNode { place: node.place, value }],
         };
         let read = nodes.into_iter().map(|node| stub(source, node));
         let (good, bad): (Vec<_>, Vec<_>) = read.partition(Result::is_ok);
@@ -98,22 +98,22 @@ pub fn read_stubs(workflow: &Workflow, file: &str, bytes: &[u8]) -> Result<Stubs
     if problems.is_empty() { Ok(stubs) } else { Err(problems) }
 }
 
-fn stub(source: Source<'_>, node: Node) -> Result<Stub, Problem> {
+fn stub(source: CheckedFile<'_>, node: YamlNode) -> Result<Stub, Problem> {
     let mut stub = Stub::default();
     let entries = match node.value {
-        Value::Scalar { text, .. } => return Ok(Stub { output: Some(text), ..stub }),
-        Value::List(_) => {
+        YamlValue::Scalar { text, .. } => return Ok(Stub { output: Some(text), ..stub }),
+        YamlValue::List(_) => {
             return Err(source.problem(
                 node.place,
                 "a stub must be a text or a map",
                 "write `{output: text}`",
             ));
         }
-        Value::Map(entries) => entries,
+        YamlValue::Map(entries) => entries,
     };
     for (key, value) in entries {
         let text = match &value.value {
-            Value::Scalar { text, .. } => text.clone(),
+            YamlValue::Scalar { text, .. } => text.clone(),
             // An answer in JSON may be written as a map.
             _ => super::reader::json(&value).to_string(),
         };
@@ -146,7 +146,7 @@ pub fn walk(started: WorkflowStarted, stubs: &Stubs) -> DryRun {
         queue: Vec::new(),
         now: Timestamp::UNIX_EPOCH,
     };
-    world.tell(News::Begin(Box::new(started)));
+    world.tell(WorkflowNews::Begin(Box::new(started)));
     for _ in 0..MOST {
         if world.queue.is_empty() {
             break;
@@ -171,7 +171,7 @@ struct World {
 }
 
 impl World {
-    fn tell(&mut self, news: News) {
+    fn tell(&mut self, news: WorkflowNews) {
         let step = self.machine.step(WorkflowInput { now: self.now, news });
         for event in &step.events {
             self.note(event);
@@ -217,10 +217,10 @@ impl World {
         match effect {
             WorkflowEffect::RunLoop(order) => {
                 // Checks that run again pass: a stub is an answer of an agent.
-                let stub = if order.work == Work::Check { None } else { self.stub(&order.step) };
+                let stub = if order.work == StepWorkKind::Check { None } else { self.stub(&order.step) };
                 let kind = match order.work {
-                    Work::Rework => "rework",
-                    Work::Check => "check",
+                    StepWorkKind::Rework => "rework",
+                    StepWorkKind::Check => "check",
                     _ => self.kind(&order.step).map_or("", |kind| kind.as_str()),
                 };
                 self.line(&order.step, order.attempt, kind, "began", order.prompt(None));
@@ -235,7 +235,7 @@ impl World {
                 let end = LoopResult {
                     reason,
                     detail: stub.error.unwrap_or_default(),
-                    output: if order.work == Work::Check {
+                    output: if order.work == StepWorkKind::Check {
                         String::new()
                     } else {
                         stub.output.unwrap_or(made_up)
@@ -246,7 +246,7 @@ impl World {
                     refused: None,
                 };
                 let (step, attempt) = (order.step.clone(), order.attempt);
-                self.tell(News::LoopEnded { step, attempt, end: Box::new(end) });
+                self.tell(WorkflowNews::LoopEnded { step, attempt, end: Box::new(end) });
             }
             WorkflowEffect::RunScript(order) => {
                 let stub = self.stub(&order.step).unwrap_or_default();
@@ -254,13 +254,13 @@ impl World {
                 let output = stub.output.unwrap_or_default();
                 let end = ScriptResult { end: ScriptEnd::Exited(stub.exit_code), output, is_changed: false };
                 let (step, attempt) = (order.step.clone(), order.attempt);
-                self.tell(News::ScriptEnded { step, attempt, end });
+                self.tell(WorkflowNews::ScriptEnded { step, attempt, end });
             }
             WorkflowEffect::MergeWorktree { step, attempt } => {
-                self.tell(News::Merged { step, attempt, end: Ok(()) });
+                self.tell(WorkflowNews::Merged { step, attempt, end: Ok(()) });
             }
             WorkflowEffect::LookAtTree { step, attempt } => {
-                self.tell(News::TreeSeen { step, attempt, tree: String::new() });
+                self.tell(WorkflowNews::TreeSeen { step, attempt, tree: String::new() });
             }
             WorkflowEffect::Ask { question } => self.answer(question),
             WorkflowEffect::Wait { step, what, due } => {
@@ -268,14 +268,14 @@ impl World {
                 match due {
                     Some(due) => {
                         self.now = due.max(self.now);
-                        self.tell(News::Due);
+                        self.tell(WorkflowNews::Due);
                     }
                     None => self.wait_over(step, what),
                 }
             }
             WorkflowEffect::WakeAt(at) => {
                 self.now = at.max(self.now);
-                self.tell(News::Due);
+                self.tell(WorkflowNews::Due);
             }
             WorkflowEffect::Stop { .. }
             | WorkflowEffect::HoldLoops { .. }
@@ -287,8 +287,8 @@ impl World {
 
     fn wait_over(&mut self, step: StepId, what: super::WaitFor) {
         match what {
-            super::WaitFor::Signal(name) => self.tell(News::Signalled { name }),
-            _ => self.tell(News::FileSeen { step }),
+            super::WaitFor::Signal(name) => self.tell(WorkflowNews::Signalled { name }),
+            _ => self.tell(WorkflowNews::FileSeen { step }),
         }
     }
 
@@ -316,11 +316,11 @@ impl World {
         self.line(&id, attempt, kind, "answered", words);
         if let Err(why) = super::machine::accepts(self.machine.state(), question, &answer) {
             // A stub that fits no decision: the run ends, and says why.
-            self.tell(News::Cancel { why: format!("stub of `{id}`: {why}") });
+            self.tell(WorkflowNews::Cancel { why: format!("stub of `{id}`: {why}") });
             return;
         }
         let (text, tree) = (stub.text, String::new());
-        self.tell(News::Answered { question, answer, text, tree });
+        self.tell(WorkflowNews::Answered { question, answer, text, tree });
     }
 }
 

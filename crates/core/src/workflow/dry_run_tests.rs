@@ -1,9 +1,9 @@
 use super::*;
-use crate::workflow::{Settings, machine::EndReason, parse};
+use crate::workflow::{ParseSettings, machine::EndReason, parse};
 
 fn started(yaml: &str) -> WorkflowStarted {
     let text = format!("name: x\ndescription: y\n{yaml}");
-    let parsed = parse(".dacapo/workflows/x.yaml", text.as_bytes(), Settings::default());
+    let parsed = parse(".dacapo/workflows/x.yaml", text.as_bytes(), ParseSettings::default());
     assert_eq!(parsed.problems, [], "{text}");
     WorkflowStarted {
         run: "dry".to_owned(),

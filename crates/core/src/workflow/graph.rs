@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::{
-    Dialect, Form, Step, StepId, StepKind,
+    Dialect, Step, StepId, StepKind, WorkflowForm,
     condition::Comparison,
     parse::{Holds, StepDraft, TextAt},
     reader::Reader,
@@ -11,10 +11,10 @@ use super::{
     template::{self, ARCHON_ONLY, NAMED, Name, Variable},
 };
 use crate::{
-    problem::{Problem, Source, Spot},
+    problem::{CheckedFile, Problem, Spot},
     text::nearest::{distance, nearest},
     unit::graph::rings,
-    yaml::Place,
+    yaml::TextPlace,
 };
 
 /// Environment variables that prompts speak of; they are not taken for a variable with a typing error.
@@ -57,7 +57,7 @@ impl<'a> Names<'a> {
 pub(super) fn check(
     reader: &mut Reader<'_>,
     drafts: Vec<StepDraft>,
-    form: Form,
+    form: WorkflowForm,
 ) -> Vec<(Step, Option<Spot>)> {
     same_environment(reader, &drafts);
     let names = names(reader, &drafts);
@@ -68,7 +68,7 @@ pub(super) fn check(
             }
         }
         for text in &draft.texts {
-            let is_lone_loop = form == Form::Loop;
+            let is_lone_loop = form == WorkflowForm::Loop;
             let source = reader.source;
             for (problem, is_note) in variables(&names, at, text, source, reader.dialect, is_lone_loop) {
                 let list = if is_note { &mut reader.notes } else { &mut reader.problems };
@@ -181,7 +181,7 @@ fn above(edges: &[Vec<usize>]) -> Vec<Set> {
     above
 }
 
-fn compare(reader: &mut Reader<'_>, names: &Names<'_>, at: usize, comparison: &Comparison, place: Place) {
+fn compare(reader: &mut Reader<'_>, names: &Names<'_>, at: usize, comparison: &Comparison, place: TextPlace) {
     let Comparison { step, field, literal, .. } = comparison;
     let own = &names.steps[at].id;
     let Some(other) = names.index.get(step) else {
@@ -231,7 +231,7 @@ fn variables(
     names: &Names<'_>,
     at: usize,
     text: &TextAt,
-    source: Source<'_>,
+    source: CheckedFile<'_>,
     dialect: Dialect,
     is_lone_loop: bool,
 ) -> Vec<(Problem, bool)> {
@@ -345,12 +345,12 @@ fn near<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
 }
 
 /// Where a piece of a text stands first in the file; the text begins at `from`, or below.
-fn locate(source: Source<'_>, from: Place, piece: &str) -> Place {
+fn locate(source: CheckedFile<'_>, from: TextPlace, piece: &str) -> TextPlace {
     locate_nth(source, from, piece, 0)
 }
 
 /// As [`locate`], behind so many others that are alike.
-fn locate_nth(source: Source<'_>, from: Place, piece: &str, mut others: usize) -> Place {
+fn locate_nth(source: CheckedFile<'_>, from: TextPlace, piece: &str, mut others: usize) -> TextPlace {
     let first = from.line.saturating_sub(1) as usize;
     for (index, line) in source.bytes.split(|b| *b == b'\n').enumerate().skip(first) {
         let line = String::from_utf8_lossy(line);
@@ -363,7 +363,7 @@ fn locate_nth(source: Source<'_>, from: Place, piece: &str, mut others: usize) -
             }
             let column = line[..start + at].chars().count() + 1;
             let small = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
-            return Place { line: small(index + 1), column: small(column) };
+            return TextPlace { line: small(index + 1), column: small(column) };
         }
     }
     from
@@ -387,9 +387,9 @@ pub(super) fn command_variables(
         _ => Holds::Step,
     };
     let names = Names { index, steps, above };
-    let text = TextAt { text: file.text.clone(), place: Place { line: 1, column: 1 }, holds };
-    let source = Source { file: &file.file, bytes: file.text.as_bytes() };
+    let text = TextAt { text: file.text.clone(), place: TextPlace { line: 1, column: 1 }, holds };
+    let source = CheckedFile { file: &file.file, bytes: file.text.as_bytes() };
     // A command file is written for any workflow: words that are no variables stay as they are.
     let dialect = Dialect::Archon;
-    variables(&names, step, &text, source, dialect, workflow.form == Form::Loop)
+    variables(&names, step, &text, source, dialect, workflow.form == WorkflowForm::Loop)
 }

@@ -1,6 +1,6 @@
 //! What a run of a workflow says to people: fixed words, to the letter.
 
-use super::{Form, StepKind, Workflow};
+use super::{StepKind, Workflow, WorkflowForm};
 
 /// Before the first step.
 pub fn starting(workflow: &Workflow) -> String {
@@ -56,14 +56,14 @@ pub fn loop_incomplete(name: &str, why: &str) -> String {
 
 /// At the beginning of each step of a workflow that is no loop.
 pub fn step(workflow: &Workflow, number: usize, kind: &StepKind, id: &str) -> String {
-    debug_assert!(workflow.form != Form::Loop, "a loop counts iterations");
+    debug_assert!(workflow.form != WorkflowForm::Loop, "a loop counts iterations");
     format!("**Step {number}/{}**: {id} ({})", workflow.steps.len(), kind.as_str())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workflow::{Settings, parse};
+    use crate::workflow::{ParseSettings, parse};
 
     #[test]
     fn the_words_are_the_seeds() {
@@ -82,7 +82,7 @@ mod tests {
         // req 165
         let of = |rest: &str| {
             let text = format!("name: x\ndescription: What it does.\n{rest}");
-            starting(&parse("x.yaml", text.as_bytes(), Settings::default()).workflow.unwrap())
+            starting(&parse("x.yaml", text.as_bytes(), ParseSettings::default()).workflow.unwrap())
         };
         assert_eq!(
             of("loop: {until: DONE, max_iterations: 5}\nprompt: p\n"),

@@ -33,7 +33,7 @@ use serde::{Deserialize, Serialize};
 
 pub use condition::Condition;
 pub(crate) use parse::useless_keys;
-pub use parse::{LeftOut, Parsed, Settings, parse};
+pub use parse::{LeftOut, ParseSettings, Parsed, parse};
 
 use crate::{duration::Millis, policy::Origin};
 
@@ -49,7 +49,7 @@ pub struct Workflow {
     pub description: String,
     /// The file it stands in, from the top of the repository.
     pub file: String,
-    pub form: Form,
+    pub form: WorkflowForm,
     pub dialect: Dialect,
     /// The agent of every step that names no other.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -73,7 +73,7 @@ impl Workflow {
     /// The seed's loop, if the workflow is one.
     pub fn as_loop(&self) -> Option<&LoopStep> {
         match (self.form, self.steps.first().map(|step| &step.kind)) {
-            (Form::Loop, Some(StepKind::Loop(looped))) => Some(looped),
+            (WorkflowForm::Loop, Some(StepKind::Loop(looped))) => Some(looped),
             _ => None,
         }
     }
@@ -82,7 +82,7 @@ impl Workflow {
 /// How a file writes its steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Form {
+pub enum WorkflowForm {
     /// One after the other, unless `depends_on` says otherwise.
     Steps,
     /// One prompt, again and again.

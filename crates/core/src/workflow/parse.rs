@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    AgentStep, Agreement, ApprovalStep, BashStep, BudgetMode, Condition, Dialect, Form, LoopStep,
-    OfferedDecision, Prompt, Retry, RetryOn, Rework, SessionRule, Step, StepGate, StepId, StepKind,
-    TriggerRule, WaitFor, Workflow, WorkflowBudget,
+    AgentStep, Agreement, ApprovalStep, BashStep, BudgetMode, Condition, Dialect, LoopStep, OfferedDecision,
+    Prompt, Retry, RetryOn, Rework, SessionRule, Step, StepGate, StepId, StepKind, TriggerRule, WaitFor,
+    Workflow, WorkflowBudget, WorkflowForm,
     catalogue::FOLDERS,
     command, graph, keys,
     reader::{Map, Placed, Reader, is_nothing, json, whole_number},
@@ -16,18 +16,18 @@ use crate::{
     agent::catalog,
     duration::Millis,
     judge::promise::PromiseRule,
-    problem::{Problem, Source, Spot},
+    problem::{CheckedFile, Problem, Spot},
     text::nearest::nearest,
-    yaml::{self, Node, Place, Value, short},
+    yaml::{self, TextPlace, YamlNode, YamlValue, short},
 };
 
-const TOP: Place = Place { line: 1, column: 1 };
+const TOP: TextPlace = TextPlace { line: 1, column: 1 };
 /// The name of the only step of a workflow that is a loop.
 const LOOP_STEP: &str = "loop";
 
 /// How files are read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Settings {
+pub struct ParseSettings {
     /// Whether keys that dacapo does not know are left out instead of refused.
     pub lenient: bool,
 }
@@ -61,7 +61,7 @@ pub struct Parsed {
 /// A text of a step that may hold variables.
 pub(super) struct TextAt {
     pub(super) text: String,
-    pub(super) place: Place,
+    pub(super) place: TextPlace,
     pub(super) holds: Holds,
 }
 
@@ -82,16 +82,16 @@ pub(super) enum Holds {
 /// A step, and where its parts stand.
 pub(super) struct StepDraft {
     pub(super) step: Step,
-    pub(super) place: Place,
+    pub(super) place: TextPlace,
     pub(super) depends_at: Vec<Placed<String>>,
-    pub(super) when_at: Option<Place>,
+    pub(super) when_at: Option<TextPlace>,
     pub(super) texts: Vec<TextAt>,
-    pub(super) command_at: Option<Place>,
+    pub(super) command_at: Option<TextPlace>,
 }
 
 /// Reads the bytes of `file`, its path from the top of the repository.
-pub fn parse(file: &str, bytes: &[u8], settings: Settings) -> Parsed {
-    let source = Source { file, bytes };
+pub fn parse(file: &str, bytes: &[u8], settings: ParseSettings) -> Parsed {
+    let source = CheckedFile { file, bytes };
     let (root, wrong) = yaml::read(bytes);
     let mut reader = Reader {
         source,
@@ -135,9 +135,9 @@ fn workflow(reader: &mut Reader<'_>, mut map: Map, parsed: &mut Parsed) -> Optio
     let budget = budget(reader, &mut map);
     parsed.replaces = replaces(reader, &mut map);
     let (form, drafts) = match form(reader, &map)? {
-        Form::Loop => (Form::Loop, vec![loop_workflow(reader, &mut map)?]),
+        WorkflowForm::Loop => (WorkflowForm::Loop, vec![loop_workflow(reader, &mut map)?]),
         form => {
-            let key = if form == Form::Nodes { "nodes" } else { "steps" };
+            let key = if form == WorkflowForm::Nodes { "nodes" } else { "steps" };
             if map.has("prompt") {
                 let what = format!("`prompt` belongs to a `loop`, and this workflow has `{key}`");
                 reader.wrong(map.place_of("prompt"), what, "move it into one of the steps");
@@ -177,16 +177,16 @@ fn required<'a, T>(
 }
 
 /// Which form a file has, by the seed's rules: an empty list of steps is none.
-fn form(reader: &mut Reader<'_>, map: &Map) -> Option<Form> {
+fn form(reader: &mut Reader<'_>, map: &Map) -> Option<WorkflowForm> {
     let is_filled = |key: &str| match map.node(key).map(|node| &node.value) {
-        Some(Value::List(items)) => !items.is_empty(),
+        Some(YamlValue::List(items)) => !items.is_empty(),
         _ => false,
     };
-    let has_loop = matches!(map.node("loop").map(|node| &node.value), Some(Value::Map(_)));
-    let found: Vec<(&str, Form)> = [
-        ("steps", Form::Steps, is_filled("steps")),
-        ("loop", Form::Loop, has_loop),
-        ("nodes", Form::Nodes, is_filled("nodes")),
+    let has_loop = matches!(map.node("loop").map(|node| &node.value), Some(YamlValue::Map(_)));
+    let found: Vec<(&str, WorkflowForm)> = [
+        ("steps", WorkflowForm::Steps, is_filled("steps")),
+        ("loop", WorkflowForm::Loop, has_loop),
+        ("nodes", WorkflowForm::Nodes, is_filled("nodes")),
     ]
     .into_iter()
     .filter_map(|(key, form, is_there)| is_there.then_some((key, form)))
@@ -214,9 +214,9 @@ fn form(reader: &mut Reader<'_>, map: &Map) -> Option<Form> {
 /// The seed's form: a loop beside its prompt.
 fn loop_workflow(reader: &mut Reader<'_>, map: &mut Map) -> Option<StepDraft> {
     let place = map.place_of("loop");
-    let is_blank = |node: &Node| match &node.value {
-        Value::Scalar { text, .. } => text.trim().is_empty() || is_nothing(node),
-        Value::List(_) | Value::Map(_) => true,
+    let is_blank = |node: &YamlNode| match &node.value {
+        YamlValue::Scalar { text, .. } => text.trim().is_empty() || is_nothing(node),
+        YamlValue::List(_) | YamlValue::Map(_) => true,
     };
     let beside = match map.node("prompt").map(is_blank) {
         Some(false) => reader.text(map, "prompt"),
@@ -250,21 +250,21 @@ fn loop_workflow(reader: &mut Reader<'_>, map: &mut Map) -> Option<StepDraft> {
     Some(StepDraft { step, place, depends_at: Vec::new(), when_at: None, texts, command_at })
 }
 
-fn steps(reader: &mut Reader<'_>, map: &mut Map, key: &str, form: Form) -> Vec<StepDraft> {
+fn steps(reader: &mut Reader<'_>, map: &mut Map, key: &str, form: WorkflowForm) -> Vec<StepDraft> {
     let mut drafts: Vec<StepDraft> = Vec::new();
     let mut used = BTreeSet::new();
     for (index, node) in reader.list(map, key).unwrap_or_default().into_iter().enumerate() {
         let name = format!("step {} of `{key}`", index + 1);
         let Some(inner) = reader.map(&name, "", node, &keys::STEP) else { continue };
         let Some(mut draft) = step(reader, inner, index, form, &mut used) else { continue };
-        if form == Form::Steps
+        if form == WorkflowForm::Steps
             && draft.depends_at.is_empty()
             && !draft.step.depends_on.is_empty()
             && let Some(before) = drafts.last()
         {
             // No `depends_on`: it follows the step above it.
             draft.step.depends_on = vec![before.step.id.clone()];
-        } else if form == Form::Steps && drafts.is_empty() && draft.depends_at.is_empty() {
+        } else if form == WorkflowForm::Steps && drafts.is_empty() && draft.depends_at.is_empty() {
             draft.step.depends_on.clear();
         }
         drafts.push(draft);
@@ -279,7 +279,7 @@ fn step(
     reader: &mut Reader<'_>,
     mut map: Map,
     index: usize,
-    form: Form,
+    form: WorkflowForm,
     used: &mut BTreeSet<String>,
 ) -> Option<StepDraft> {
     let place = map.place;
@@ -303,7 +303,7 @@ fn step(
             ),
         }
     }
-    if !has_depends && form == Form::Steps {
+    if !has_depends && form == WorkflowForm::Steps {
         depends_on.push(StepId(ABOVE.to_owned()));
     }
     let when_at = map.node("when").map(|node| node.place);
@@ -383,10 +383,10 @@ fn step_id(
     map: &mut Map,
     kind_key: Option<&str>,
     index: usize,
-    form: Form,
+    form: WorkflowForm,
     used: &mut BTreeSet<String>,
 ) -> Option<StepId> {
-    if form == Form::Nodes && !map.has("id") {
+    if form == WorkflowForm::Nodes && !map.has("id") {
         reader.wrong(map.place, "`id` is missing", "give the node a name, like `id: plan`");
         return None;
     }
@@ -405,7 +405,7 @@ fn step_id(
     }
     let command = kind_key.filter(|key| ["command", "step"].contains(key)).and_then(|key| map.node(key));
     let wish = match command.map(|node| &node.value) {
-        Some(Value::Scalar { text, .. }) => StepId::new(text.trim()).map(|id| id.0),
+        Some(YamlValue::Scalar { text, .. }) => StepId::new(text.trim()).map(|id| id.0),
         _ => None,
     };
     let wish = wish.unwrap_or_else(|| format!("step-{}", index + 1));
@@ -470,7 +470,7 @@ fn kind(
     map: &mut Map,
     key: &'static str,
     texts: &mut Vec<TextAt>,
-    command_at: &mut Option<Place>,
+    command_at: &mut Option<TextPlace>,
 ) -> Option<StepKind> {
     let place = map.place_of(key);
     Some(match key {
@@ -515,7 +515,7 @@ fn prompt(
     key: &str,
     holds: Holds,
     texts: &mut Vec<TextAt>,
-    command_at: &mut Option<Place>,
+    command_at: &mut Option<TextPlace>,
 ) -> Option<Prompt> {
     let Placed { value, place } = reader.text(map, key)?;
     if key == "prompt" {
@@ -541,10 +541,10 @@ enum LoopIn {
 fn looped(
     reader: &mut Reader<'_>,
     mut map: Map,
-    place: Place,
+    place: TextPlace,
     of: LoopIn,
     texts: &mut Vec<TextAt>,
-) -> Option<(LoopStep, Option<Place>)> {
+) -> Option<(LoopStep, Option<TextPlace>)> {
     let file = reader.file_name();
     let mut command_at = None;
     let (is_workflow, beside) = match of {
@@ -648,12 +648,12 @@ fn until(reader: &mut Reader<'_>, map: &mut Map, file: &str) -> Option<String> {
     let node = map.node("until")?;
     let (place, key_place) = (node.place, map.place_of("until"));
     let is_word = match &node.value {
-        Value::Scalar { text, is_plain } => {
+        YamlValue::Scalar { text, is_plain } => {
             let is_other = *is_plain
                 && (matches!(text.as_str(), "true" | "false" | "null" | "~") || text.parse::<f64>().is_ok());
             !text.trim().is_empty() && !is_other
         }
-        Value::List(_) | Value::Map(_) => false,
+        YamlValue::List(_) | YamlValue::Map(_) => false,
     };
     if !is_word {
         let what = format!("Loop requires 'until' signal in {file}");
@@ -668,7 +668,7 @@ fn until(reader: &mut Reader<'_>, map: &mut Map, file: &str) -> Option<String> {
     Some(text)
 }
 
-fn max_iterations(reader: &mut Reader<'_>, map: &mut Map, place: Place, file: &str) -> Option<u32> {
+fn max_iterations(reader: &mut Reader<'_>, map: &mut Map, place: TextPlace, file: &str) -> Option<u32> {
     let node = map.node("max_iterations");
     if let Some(number) = node.and_then(whole_number).filter(|number| *number > 0) {
         return Some(number);
@@ -683,7 +683,7 @@ fn gates(reader: &mut Reader<'_>, map: &mut Map, texts: &mut Vec<TextAt>, holds:
     let name = format!("an entry of `{}`", map.path("gates"));
     let mut gates = Vec::new();
     for node in reader.list(map, "gates").unwrap_or_default() {
-        let gate = if matches!(node.value, Value::Scalar { .. }) {
+        let gate = if matches!(node.value, YamlValue::Scalar { .. }) {
             reader.text_of(&name, node).map(|run| (run, None, None, 0))
         } else {
             let Some(mut inner) = reader.map(&name, "gates.", node, &keys::GATE) else { continue };
@@ -704,7 +704,7 @@ fn gates(reader: &mut Reader<'_>, map: &mut Map, texts: &mut Vec<TextAt>, holds:
 
 fn approval(reader: &mut Reader<'_>, map: &mut Map, texts: &mut Vec<TextAt>) -> Option<ApprovalStep> {
     let node = reader.take(map, "approval")?;
-    if matches!(node.value, Value::Scalar { .. }) {
+    if matches!(node.value, YamlValue::Scalar { .. }) {
         let Placed { value, place } = reader.text_of("`approval`", node)?;
         texts.push(TextAt { text: value.clone(), place, holds: Holds::Step });
         let (decisions, capture_response, on_reject) = (Vec::new(), false, None);
@@ -894,8 +894,8 @@ fn replaces(reader: &mut Reader<'_>, map: &mut Map) -> Option<String> {
 }
 
 fn output_format(reader: &mut Reader<'_>, map: &mut Map) -> Option<serde_json::Value> {
-    let node: Node = reader.take(map, "output_format")?;
-    if !matches!(node.value, Value::Map(_)) {
+    let node: YamlNode = reader.take(map, "output_format")?;
+    if !matches!(node.value, YamlValue::Map(_)) {
         let what = "`output_format` must be a JSON Schema";
         reader.wrong(
             node.place,

@@ -4,7 +4,7 @@ use crate::workflow::{Completion, keys};
 const FILE: &str = ".dacapo/workflows/x.yaml";
 
 fn read(text: &str) -> Parsed {
-    parse(FILE, text.as_bytes(), Settings::default())
+    parse(FILE, text.as_bytes(), ParseSettings::default())
 }
 
 fn complaints(text: &str) -> Vec<String> {
@@ -36,7 +36,7 @@ fn the_loop_of_the_seed_is_read() {
     ));
     assert_eq!(
         (workflow.name.as_str(), workflow.description.as_str(), workflow.form),
-        ("x", "y", Form::Loop)
+        ("x", "y", WorkflowForm::Loop)
     );
     assert_eq!((workflow.provider.as_deref(), workflow.model.as_deref()), (Some("codex"), Some("gpt-6")));
     let looped = workflow.as_loop().unwrap();
@@ -207,7 +207,7 @@ fn words_and_checks_agree_unless_the_file_says_that_either_is_enough() {
         with(&format!("loop:\n  until: X\n  until_bash: make test\n  max_iterations: 3\n{any}prompt: p\n"))
     };
     let completion = |file: &str, text: &str| {
-        let parsed = parse(file, text.as_bytes(), Settings::default());
+        let parsed = parse(file, text.as_bytes(), ParseSettings::default());
         let notes: Vec<String> = parsed.notes.iter().map(|note| note.what.clone()).collect();
         let workflow = parsed.workflow.unwrap();
         (workflow.as_loop().unwrap().agreement, notes)
@@ -317,11 +317,11 @@ fn every_key_of_the_table_is_read() {
     }
 }
 
-fn collect(node: &Node, used: &mut BTreeSet<String>) {
+fn collect(node: &YamlNode, used: &mut BTreeSet<String>) {
     match &node.value {
-        Value::Scalar { .. } => {}
-        Value::List(items) => items.iter().for_each(|item| collect(item, used)),
-        Value::Map(entries) => {
+        YamlValue::Scalar { .. } => {}
+        YamlValue::List(items) => items.iter().for_each(|item| collect(item, used)),
+        YamlValue::Map(entries) => {
             for (key, node) in entries {
                 used.insert(key.name.clone());
                 collect(node, used);
@@ -564,7 +564,7 @@ fn archons_files_are_read_as_they_are() {
         "nodes:\n- id: test\n  bash: make test\n  model: opus\n- id: say\n  prompt: see $PORT_NUMBER and $test.output\n- id: last\n  prompt: p\n  depends_on: [test]\n  hooks: {}\n  effort: high\n",
     );
     let archon = ".archon/workflows/x.yaml";
-    let refused = parse(archon, text.as_bytes(), Settings::default());
+    let refused = parse(archon, text.as_bytes(), ParseSettings::default());
     let problems: Vec<String> = refused.problems.iter().map(|problem| problem.what.clone()).collect();
     assert_eq!(
         problems,
@@ -573,7 +573,7 @@ fn archons_files_are_read_as_they_are() {
             "`effort` is a key of Archon's that dacapo does nothing with",
         ]
     );
-    let read = parse(archon, text.as_bytes(), Settings { lenient: true });
+    let read = parse(archon, text.as_bytes(), ParseSettings { lenient: true });
     assert_eq!(read.problems, []);
     let left_out: Vec<(&str, u32)> =
         read.left_out.iter().map(|left| (left.key.as_str(), left.line)).collect();
@@ -593,7 +593,7 @@ fn archons_files_are_read_as_they_are() {
     assert_eq!(bash.timeout, Millis::from_mins(2));
     // A step whose kind is unknown cannot be left out.
     let script = with("nodes: [{id: a, script: x, runtime: uv}]\n");
-    assert_eq!(parse(archon, script.as_bytes(), Settings { lenient: true }).problems.len(), 1);
+    assert_eq!(parse(archon, script.as_bytes(), ParseSettings { lenient: true }).problems.len(), 1);
 }
 
 #[test]

@@ -2,14 +2,14 @@
 
 use super::{
     Dialect,
-    keys::{self, Section},
-    parse::{LeftOut, Settings},
+    keys::{self, SectionSpec},
+    parse::{LeftOut, ParseSettings},
 };
 use crate::{
     duration::Millis,
-    problem::{Problem, Source},
+    problem::{CheckedFile, Problem},
     text::{nearest::nearest, visible::is_deceptive},
-    yaml::{Key, Node, Place, Value, short},
+    yaml::{TextPlace, YamlKey, YamlNode, YamlValue, short},
 };
 
 /// How many problems of one file are told.
@@ -21,14 +21,14 @@ const MAX_ENTRIES: usize = 1000;
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Placed<T> {
     pub(super) value: T,
-    pub(super) place: Place,
+    pub(super) place: TextPlace,
 }
 
 /// A file while it is read.
 pub(super) struct Reader<'a> {
-    pub(super) source: Source<'a>,
+    pub(super) source: CheckedFile<'a>,
     pub(super) dialect: Dialect,
-    pub(super) settings: Settings,
+    pub(super) settings: ParseSettings,
     pub(super) problems: Vec<Problem>,
     pub(super) notes: Vec<Problem>,
     pub(super) left_out: Vec<LeftOut>,
@@ -38,8 +38,8 @@ pub(super) struct Reader<'a> {
 pub(super) struct Map {
     /// What stands before a key in messages: nothing, or `loop.`.
     pub(super) path: String,
-    pub(super) place: Place,
-    entries: Vec<(Key, Node)>,
+    pub(super) place: TextPlace,
+    entries: Vec<(YamlKey, YamlNode)>,
 }
 
 impl Map {
@@ -48,15 +48,15 @@ impl Map {
     }
 
     /// Where `key` stands, else where the map begins.
-    pub(super) fn place_of(&self, key: &str) -> Place {
+    pub(super) fn place_of(&self, key: &str) -> TextPlace {
         self.entries.iter().find(|(known, _)| known.name == key).map_or(self.place, |(known, _)| known.place)
     }
 
-    pub(super) fn node(&self, key: &str) -> Option<&Node> {
+    pub(super) fn node(&self, key: &str) -> Option<&YamlNode> {
         self.entries.iter().find(|(known, _)| known.name == key).map(|(_, node)| node)
     }
 
-    fn take(&mut self, key: &str) -> Option<(Key, Node)> {
+    fn take(&mut self, key: &str) -> Option<(YamlKey, YamlNode)> {
         let at = self.entries.iter().position(|(known, _)| known.name == key)?;
         Some(self.entries.remove(at))
     }
@@ -67,8 +67,8 @@ impl Map {
 }
 
 /// Whether there is nothing where a value could stand.
-pub(super) fn is_nothing(node: &Node) -> bool {
-    matches!(&node.value, Value::Scalar { text, is_plain: true } if matches!(text.as_str(), "" | "~" | "null"))
+pub(super) fn is_nothing(node: &YamlNode) -> bool {
+    matches!(&node.value, YamlValue::Scalar { text, is_plain: true } if matches!(text.as_str(), "" | "~" | "null"))
 }
 
 impl Reader<'_> {
@@ -78,14 +78,14 @@ impl Reader<'_> {
         crate::text::visible::visible(name).replace('\n', "\\n")
     }
 
-    pub(super) fn wrong(&mut self, place: Place, what: impl Into<String>, fix: impl Into<String>) {
+    pub(super) fn wrong(&mut self, place: TextPlace, what: impl Into<String>, fix: impl Into<String>) {
         // Enough to see what is wrong; a file of nothing but mistakes needs no thousand lines.
         if self.problems.len() < MOST_PROBLEMS {
             self.problems.push(self.source.problem(place, what, fix));
         }
     }
 
-    pub(super) fn note(&mut self, place: Place, what: impl Into<String>, fix: impl Into<String>) {
+    pub(super) fn note(&mut self, place: TextPlace, what: impl Into<String>, fix: impl Into<String>) {
         if self.notes.len() < MOST_PROBLEMS {
             self.notes.push(self.source.problem(place, what, fix));
         }
@@ -94,7 +94,7 @@ impl Reader<'_> {
     /// Something that Archon lets pass with a warning, and dacapo's own files may not have.
     pub(super) fn wrong_unless_archon(
         &mut self,
-        place: Place,
+        place: TextPlace,
         what: impl Into<String>,
         fix: impl Into<String>,
     ) {
@@ -105,9 +105,15 @@ impl Reader<'_> {
     }
 
     /// The map in `node`, with complaints about every key that is not in `section`.
-    pub(super) fn map(&mut self, name: &str, path: &str, node: Node, section: &Section) -> Option<Map> {
+    pub(super) fn map(
+        &mut self,
+        name: &str,
+        path: &str,
+        node: YamlNode,
+        section: &SectionSpec,
+    ) -> Option<Map> {
         let place = node.place;
-        let Value::Map(mut entries) = node.value else {
+        let YamlValue::Map(mut entries) = node.value else {
             let example = section.keys.first().map_or("key", |key| key.name);
             self.wrong(
                 place,
@@ -116,7 +122,7 @@ impl Reader<'_> {
             );
             return None;
         };
-        entries.retain(|(Key { place, name: key }, _)| {
+        entries.retain(|(YamlKey { place, name: key }, _)| {
             let is_known = section.has(key);
             if !is_known {
                 self.unknown(*place, path, key, section);
@@ -126,7 +132,7 @@ impl Reader<'_> {
         Some(Map { path: path.to_owned(), place, entries })
     }
 
-    fn unknown(&mut self, place: Place, path: &str, key: &str, section: &Section) {
+    fn unknown(&mut self, place: TextPlace, path: &str, key: &str, section: &SectionSpec) {
         let shown = short(key);
         if section.name == "step" && keys::ARCHON_KINDS.contains(&key) {
             let what = format!("`{shown}` steps are Archon's, and dacapo cannot run them");
@@ -154,7 +160,7 @@ impl Reader<'_> {
     }
 
     /// The value under `key`; a key without a value is a mistake (req 201).
-    pub(super) fn take(&mut self, map: &mut Map, key: &str) -> Option<Node> {
+    pub(super) fn take(&mut self, map: &mut Map, key: &str) -> Option<YamlNode> {
         let (known, node) = map.take(key)?;
         if is_nothing(&node) {
             let what = format!("`{}` has no value", map.path(key));
@@ -171,14 +177,14 @@ impl Reader<'_> {
         self.text_of(&format!("`{path}`"), node)
     }
 
-    pub(super) fn text_of(&mut self, name: &str, node: Node) -> Option<Placed<String>> {
+    pub(super) fn text_of(&mut self, name: &str, node: YamlNode) -> Option<Placed<String>> {
         match node.value {
-            Value::Scalar { text, .. } if text.trim().is_empty() => {
+            YamlValue::Scalar { text, .. } if text.trim().is_empty() => {
                 self.wrong(node.place, format!("{name} is blank"), "give it a value, or take the line away");
                 None
             }
-            Value::Scalar { text, .. } => Some(Placed { value: text, place: node.place }),
-            Value::List(_) | Value::Map(_) => {
+            YamlValue::Scalar { text, .. } => Some(Placed { value: text, place: node.place }),
+            YamlValue::List(_) | YamlValue::Map(_) => {
                 self.wrong(node.place, format!("{name} must be text"), "write one text behind the key");
                 None
             }
@@ -203,8 +209,8 @@ impl Reader<'_> {
     pub(super) fn truth(&mut self, map: &mut Map, key: &str) -> Option<Placed<bool>> {
         let (known, node) = map.take(key)?;
         let text = match &node.value {
-            Value::Scalar { text, .. } => text.trim().to_ascii_lowercase(),
-            Value::List(_) | Value::Map(_) => "a list".to_owned(),
+            YamlValue::Scalar { text, .. } => text.trim().to_ascii_lowercase(),
+            YamlValue::List(_) | YamlValue::Map(_) => "a list".to_owned(),
         };
         let value = match text.as_str() {
             "true" | "yes" | "on" | "1" => true,
@@ -240,7 +246,7 @@ impl Reader<'_> {
     ) -> Option<Placed<T>> {
         let node = self.take(map, key)?;
         let known: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
-        if let Value::Scalar { text, .. } = &node.value {
+        if let YamlValue::Scalar { text, .. } = &node.value {
             if let Some((_, value)) = words.iter().find(|(word, _)| word == text) {
                 return Some(Placed { value: *value, place: node.place });
             }
@@ -258,7 +264,7 @@ impl Reader<'_> {
     /// A length of time of more than nothing; a bare number is milliseconds.
     pub(super) fn duration(&mut self, map: &mut Map, key: &str) -> Option<Placed<Millis>> {
         let node = self.take(map, key)?;
-        if let Value::Scalar { text, .. } = &node.value {
+        if let YamlValue::Scalar { text, .. } = &node.value {
             let millis = whole_number(&node).map(|number| Millis(u64::from(number)));
             if let Some(value) = millis.or_else(|| text.parse().ok()).filter(|time| !time.is_zero()) {
                 return Some(Placed { value, place: node.place });
@@ -271,7 +277,7 @@ impl Reader<'_> {
 
     pub(super) fn dollars(&mut self, map: &mut Map, key: &str) -> Option<f64> {
         let node = self.take(map, key)?;
-        if let Value::Scalar { text, is_plain: true } = &node.value
+        if let YamlValue::Scalar { text, is_plain: true } = &node.value
             && text.bytes().all(|b| b.is_ascii_digit() || b == b'.')
             && let Ok(value) = text.parse::<f64>()
             && value > 0.0
@@ -284,16 +290,16 @@ impl Reader<'_> {
         None
     }
 
-    pub(super) fn list(&mut self, map: &mut Map, key: &str) -> Option<Vec<Node>> {
+    pub(super) fn list(&mut self, map: &mut Map, key: &str) -> Option<Vec<YamlNode>> {
         let node = self.take(map, key)?;
         match node.value {
-            Value::List(items) if items.len() > MAX_ENTRIES => {
+            YamlValue::List(items) if items.len() > MAX_ENTRIES => {
                 let what = format!("`{}` has more than {MAX_ENTRIES} entries", map.path(key));
                 self.wrong(node.place, what, "split it");
                 None
             }
-            Value::List(items) => Some(items),
-            Value::Scalar { .. } | Value::Map(_) => {
+            YamlValue::List(items) => Some(items),
+            YamlValue::Scalar { .. } | YamlValue::Map(_) => {
                 let what = format!("`{}` must be a list", map.path(key));
                 self.wrong(node.place, what, "begin each entry with `- `");
                 None
@@ -312,9 +318,9 @@ impl Reader<'_> {
 }
 
 /// Digits without quotes, sign or fraction.
-pub(super) fn whole_number(node: &Node) -> Option<u32> {
+pub(super) fn whole_number(node: &YamlNode) -> Option<u32> {
     match &node.value {
-        Value::Scalar { text, is_plain: true }
+        YamlValue::Scalar { text, is_plain: true }
             if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) =>
         {
             text.parse().ok().filter(|number| *number <= 1_000_000_000)
@@ -324,17 +330,17 @@ pub(super) fn whole_number(node: &Node) -> Option<u32> {
 }
 
 /// A value of the file as JSON.
-pub(super) fn json(node: &Node) -> serde_json::Value {
+pub(super) fn json(node: &YamlNode) -> serde_json::Value {
     match &node.value {
-        Value::Scalar { .. } if is_nothing(node) => serde_json::Value::Null,
-        Value::Scalar { text, is_plain: true } => match text.as_str() {
+        YamlValue::Scalar { .. } if is_nothing(node) => serde_json::Value::Null,
+        YamlValue::Scalar { text, is_plain: true } => match text.as_str() {
             "true" => true.into(),
             "false" => false.into(),
             text => serde_json::from_str::<serde_json::Number>(text)
                 .map_or_else(|_| text.into(), serde_json::Value::Number),
         },
-        Value::Scalar { text, .. } => text.as_str().into(),
-        Value::List(items) => items.iter().map(json).collect(),
-        Value::Map(entries) => entries.iter().map(|(key, node)| (key.name.clone(), json(node))).collect(),
+        YamlValue::Scalar { text, .. } => text.as_str().into(),
+        YamlValue::List(items) => items.iter().map(json).collect(),
+        YamlValue::Map(entries) => entries.iter().map(|(key, node)| (key.name.clone(), json(node))).collect(),
     }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value as Json, json};
 
-use super::keys::{self, Section, Value};
+use super::keys::{self, SectionSpec, ValueSpec};
 
 pub fn schema() -> Json {
     let definitions: Map<String, Json> =
@@ -20,7 +20,7 @@ pub fn schema() -> Json {
     schema
 }
 
-fn object(section: &Section) -> Json {
+fn object(section: &SectionSpec) -> Json {
     let properties: Map<String, Json> = section
         .keys
         .iter()
@@ -56,24 +56,26 @@ fn object(section: &Section) -> Json {
     schema
 }
 
-fn value(value: &Value) -> Json {
-    let reference = |section: &Section| json!({ "$ref": format!("#/$defs/{}", section.name) });
+fn value(value: &ValueSpec) -> Json {
+    let reference = |section: &SectionSpec| json!({ "$ref": format!("#/$defs/{}", section.name) });
     let text = || json!({ "type": "string", "minLength": 1 });
     match value {
-        Value::Text => text(),
-        Value::Truth => json!({ "type": "boolean" }),
-        Value::Count { least, most } => json!({ "type": "integer", "minimum": least, "maximum": most }),
-        Value::Choice(words) => json!({ "enum": words }),
-        Value::Duration => json!({ "type": ["string", "integer"], "examples": ["90s", "5m", "1h30m"] }),
-        Value::Dollars => json!({ "type": "number", "exclusiveMinimum": 0 }),
-        Value::Words => json!({ "type": "array", "items": text() }),
-        Value::Time => json!({ "type": "string", "format": "date-time" }),
-        Value::Section(section) => json!({ "allOf": [reference(section)] }),
-        Value::TextOrSection(section, _) => json!({ "anyOf": [text(), reference(section)] }),
-        Value::Sections(section) => json!({ "type": "array", "minItems": 1, "items": reference(section) }),
-        Value::TextsOrSections(section, _) => {
+        ValueSpec::Text => text(),
+        ValueSpec::Truth => json!({ "type": "boolean" }),
+        ValueSpec::Count { least, most } => json!({ "type": "integer", "minimum": least, "maximum": most }),
+        ValueSpec::Choice(words) => json!({ "enum": words }),
+        ValueSpec::Duration => json!({ "type": ["string", "integer"], "examples": ["90s", "5m", "1h30m"] }),
+        ValueSpec::Dollars => json!({ "type": "number", "exclusiveMinimum": 0 }),
+        ValueSpec::Words => json!({ "type": "array", "items": text() }),
+        ValueSpec::Time => json!({ "type": "string", "format": "date-time" }),
+        ValueSpec::Section(section) => json!({ "allOf": [reference(section)] }),
+        ValueSpec::TextOrSection(section, _) => json!({ "anyOf": [text(), reference(section)] }),
+        ValueSpec::Sections(section) => {
+            json!({ "type": "array", "minItems": 1, "items": reference(section) })
+        }
+        ValueSpec::TextsOrSections(section, _) => {
             json!({ "type": "array", "items": { "anyOf": [text(), reference(section)] } })
         }
-        Value::Schema => json!({ "type": "object" }),
+        ValueSpec::Schema => json!({ "type": "object" }),
     }
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use super::{
     StepId,
-    template::{self, Found, NAMED, Name, Variable, Variables},
+    template::{self, NAMED, Name, Variable, VariablePlace, Variables},
 };
 
 /// The largest value that fits into an environment with room to spare: the system takes 128 KiB.
@@ -15,7 +15,7 @@ pub const MAX_VALUE: usize = 120 * 1024;
 
 /// A script for `sh -c`, and the variables that it reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Script {
+pub struct ShellScript {
     pub text: String,
     pub needs: Vec<Variable>,
     /// Variables that stand where they must not, with their byte offsets into the script as written.
@@ -61,12 +61,12 @@ pub(super) fn key(step: &StepId) -> String {
 }
 
 /// Translates a script. Only steps that `is_step` knows are meant by `$step.output`.
-pub fn translate(script: &str, is_step: impl Fn(&StepId) -> bool) -> Script {
+pub fn translate(script: &str, is_step: impl Fn(&StepId) -> bool) -> ShellScript {
     let mut translated =
-        Script { text: String::with_capacity(script.len()), needs: Vec::new(), misplaced: Vec::new() };
+        ShellScript { text: String::with_capacity(script.len()), needs: Vec::new(), misplaced: Vec::new() };
     let mut quotes = Quotes::default();
     let mut end = 0;
-    for Found { range, name: found } in template::find(script) {
+    for VariablePlace { range, name: found } in template::find(script) {
         let Name::Variable(variable) = found else { continue };
         let is_output = match &variable {
             Variable::Output { step, .. } if !is_step(step) => continue,
@@ -114,7 +114,7 @@ pub fn translate(script: &str, is_step: impl Fn(&StepId) -> bool) -> Script {
     translated
 }
 
-impl Script {
+impl ShellScript {
     /// What the script finds in its environment beyond what dacapo's commands find anyway: what the user said and the id of
     /// the run always, the rest only if it is read.
     pub fn environment(&self, variables: &Variables) -> Result<BTreeMap<String, String>, TooLong> {

@@ -72,7 +72,7 @@ impl Variables {
     pub fn fill(&self, text: &str, is_step: impl Fn(&StepId) -> bool) -> String {
         let mut filled = String::with_capacity(text.len());
         let mut end = 0;
-        for Found { range, name } in find(text) {
+        for VariablePlace { range, name } in find(text) {
             let Name::Variable(variable) = &name else { continue };
             if matches!(variable, Variable::Output { step, .. } if !is_step(step)) {
                 continue;
@@ -88,7 +88,7 @@ impl Variables {
 
 /// A place in a text that looks like a variable.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct VariablePlace {
     /// From the `$` on, in bytes.
     pub range: Range<usize>,
     pub name: Name,
@@ -102,7 +102,7 @@ pub enum Name {
 }
 
 /// Everything in a text that is a variable, or looks like one: `$WORD` or `$step.output`. `${WORD}` is neither.
-pub fn find(text: &str) -> Vec<Found> {
+pub fn find(text: &str) -> Vec<VariablePlace> {
     let mut found = Vec::new();
     let mut from = 0;
     while let Some(at) = memchr::memchr(b'$', &text.as_bytes()[from..]).map(|at| from + at) {
@@ -110,7 +110,7 @@ pub fn find(text: &str) -> Vec<Found> {
         let rest = &text[at + 1..];
         if let Some((variable, length)) = output(rest).or_else(|| named(rest)) {
             from = at + 1 + length;
-            found.push(Found { range: at..from, name: Name::Variable(variable) });
+            found.push(VariablePlace { range: at..from, name: Name::Variable(variable) });
             continue;
         }
         let end = rest.find(|c: char| !is_word(c)).unwrap_or(rest.len());
@@ -120,7 +120,7 @@ pub fn find(text: &str) -> Vec<Found> {
             && word.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_');
         if is_loud {
             from = at + 1 + end;
-            found.push(Found { range: at..from, name: Name::Unknown(word.to_owned()) });
+            found.push(VariablePlace { range: at..from, name: Name::Unknown(word.to_owned()) });
         }
     }
     found

@@ -4,13 +4,13 @@
 use std::collections::BTreeMap;
 
 use super::{
-    Form, StepId, StepKind, Workflow,
-    machine::{EndReason, Work, WorkflowEnd, WorkflowEvent},
+    StepId, StepKind, Workflow, WorkflowForm,
+    machine::{EndReason, StepWorkKind, WorkflowEnd, WorkflowEvent},
     messages,
     template::without_promise,
 };
 use crate::{
-    agent::transcript::Said,
+    agent::transcript::TranscriptEntry,
     event::{GateRole, LoopEvent, Reason},
     text::{LINES_OF_RED_GATE, last_lines},
     view::WorkflowView,
@@ -43,14 +43,13 @@ pub enum TellKind {
     Check,
 }
 
-/// One message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Told {
+pub struct WorkflowMessage {
     pub kind: TellKind,
     pub text: String,
 }
 
-impl Told {
+impl WorkflowMessage {
     fn new(kind: TellKind, text: impl Into<String>) -> Option<Self> {
         Some(Self { kind, text: text.into() })
     }
@@ -110,39 +109,43 @@ impl WorkflowTeller {
     }
 
     /// What an event of the run is told as; `view` is how the run stands after it.
-    pub fn event(&mut self, event: &WorkflowEvent, view: &WorkflowView) -> Option<Told> {
+    pub fn event(&mut self, event: &WorkflowEvent, view: &WorkflowView) -> Option<WorkflowMessage> {
         use TellKind::{Matters, Printed, Progress};
         self.iterated.extend(view.steps.iter().filter_map(|step| Some((step.id.clone(), step.iterations?))));
         match event {
             WorkflowEvent::WorkflowStart(started) => {
                 self.workflow = Some(started.workflow.clone());
-                Told::new(Progress, messages::starting(&started.workflow))
+                WorkflowMessage::new(Progress, messages::starting(&started.workflow))
             }
-            WorkflowEvent::StepStart { step, work: work @ (Work::Main | Work::Check), .. } => {
-                let workflow = self.workflow.as_ref().filter(|known| known.form != Form::Loop)?;
+            WorkflowEvent::StepStart {
+                step,
+                work: work @ (StepWorkKind::Main | StepWorkKind::Check),
+                ..
+            } => {
+                let workflow = self.workflow.as_ref().filter(|known| known.form != WorkflowForm::Loop)?;
                 let place = workflow.steps.iter().position(|known| known.id == *step);
                 let (place, found) = place.zip(workflow.step(step))?;
                 let mut text = messages::step(workflow, place + 1, &found.kind, step.as_str());
-                if *work == Work::Check {
+                if *work == StepWorkKind::Check {
                     text += ", its checks again";
                 }
-                Told::new(Progress, text)
+                WorkflowMessage::new(Progress, text)
             }
             WorkflowEvent::StepComplete { step, output, .. } => {
                 let of = self.workflow.as_ref().and_then(|workflow| workflow.step(step))?;
                 let is_script = matches!(of.kind, StepKind::Bash(_)) && !output.trim().is_empty();
-                is_script.then(|| Told::printed(Printed, output)).flatten()
+                is_script.then(|| WorkflowMessage::printed(Printed, output)).flatten()
             }
             WorkflowEvent::WaitStarted { step, .. } => {
                 let waits = view.steps.iter().find(|known| known.id == *step);
                 let what = waits.and_then(|known| known.waits_for.as_deref()).unwrap_or_default();
-                Told::new(Matters, format!("**Waits**: {step} {what}").trim_end())
+                WorkflowMessage::new(Matters, format!("**Waits**: {step} {what}").trim_end())
             }
             WorkflowEvent::StepSkipped { step, why } => {
-                Told::new(Progress, format!("**Skipped**: {step}, {why}"))
+                WorkflowMessage::new(Progress, format!("**Skipped**: {step}, {why}"))
             }
             WorkflowEvent::StepError { step, error, retry_at: Some(_), .. } => {
-                Told::new(Progress, format!("**Failed, and is tried again**: {step}\n\n{error}"))
+                WorkflowMessage::new(Progress, format!("**Failed, and is tried again**: {step}\n\n{error}"))
             }
             WorkflowEvent::QuestionAsked { message, decisions, .. } => {
                 let mut text = format!("**Question**: {message}");
@@ -153,20 +156,22 @@ impl WorkflowTeller {
                 if let Some(why) = view.question.as_ref().and_then(|question| question.again.as_ref()) {
                     text += &format!("\n\nIt is asked again: {why}.");
                 }
-                Told::new(Matters, text)
+                WorkflowMessage::new(Matters, text)
             }
             WorkflowEvent::WorkflowComplete { output } => {
                 let detail = output.clone();
                 self.end(&WorkflowEnd { end: EndReason::Completed, detail, exit_code: 0 })
             }
             WorkflowEvent::WorkflowError(end) => self.end(end),
-            WorkflowEvent::WorkflowPaused { .. } => Told::new(Matters, "**Paused**"),
-            WorkflowEvent::BudgetExceeded { what } => Told::new(Matters, format!("**Budget**: {what}")),
+            WorkflowEvent::WorkflowPaused { .. } => WorkflowMessage::new(Matters, "**Paused**"),
+            WorkflowEvent::BudgetExceeded { what } => {
+                WorkflowMessage::new(Matters, format!("**Budget**: {what}"))
+            }
             _ => None,
         }
     }
 
-    fn end(&self, end: &WorkflowEnd) -> Option<Told> {
+    fn end(&self, end: &WorkflowEnd) -> Option<WorkflowMessage> {
         let workflow = self.workflow.as_ref()?;
         let text = match (workflow.as_loop(), end.end) {
             (Some(_), EndReason::Completed) => messages::loop_complete(&workflow.name, self.iteration),
@@ -184,15 +189,15 @@ impl WorkflowTeller {
             }
             (_, EndReason::Blocked) => format!("**Workflow blocked**: {}\n\n{}", workflow.name, end.detail),
         };
-        Told::new(TellKind::End, text)
+        WorkflowMessage::new(TellKind::End, text)
     }
 
     /// What an event of a loop of the run is told as; the loop is one of this step.
-    pub fn loop_event(&mut self, step: &StepId, event: &LoopEvent) -> Option<Told> {
+    pub fn loop_event(&mut self, step: &StepId, event: &LoopEvent) -> Option<WorkflowMessage> {
         match event {
             LoopEvent::LoopStarted(_) => self.reason = None,
             LoopEvent::GateStarted { name, role: GateRole::Gate, look, .. } if !look.is_repeated() => {
-                return Told::printed(TellKind::Check, &format!("check `{name}`:"));
+                return WorkflowMessage::printed(TellKind::Check, &format!("check `{name}`:"));
             }
             LoopEvent::GateFinished { name, role: GateRole::Gate, result, look, .. }
                 if !result.passed || !look.is_repeated() =>
@@ -203,10 +208,10 @@ impl WorkflowTeller {
                     let printed = last_lines(&result.output_tail, LINES_OF_RED_GATE);
                     printed.iter().for_each(|line| text += &format!("\n  {line}"));
                 }
-                return Told::printed(TellKind::Check, &text);
+                return WorkflowMessage::printed(TellKind::Check, &text);
             }
             LoopEvent::ClaimRefused { detail, .. } => {
-                return Told::new(TellKind::Matters, format!("**Not done**: {detail}"));
+                return WorkflowMessage::new(TellKind::Matters, format!("**Not done**: {detail}"));
             }
             LoopEvent::IterationStarted { iteration, .. } => {
                 // Each iteration of an interactive loop is a loop of its own.
@@ -215,7 +220,7 @@ impl WorkflowTeller {
                 let kind = self.workflow.as_ref().and_then(|workflow| workflow.step(step)).map(|of| &of.kind);
                 if let Some(StepKind::Loop(looped)) = kind {
                     let text = messages::iteration(self.iteration, looped.max_iterations);
-                    return Told::new(TellKind::Progress, text);
+                    return WorkflowMessage::new(TellKind::Progress, text);
                 }
             }
             LoopEvent::AgentExited { .. } => return self.batch(),
@@ -226,32 +231,32 @@ impl WorkflowTeller {
     }
 
     /// What an agent said since the last time, as one message; nothing if it said nothing.
-    fn batch(&mut self) -> Option<Told> {
+    fn batch(&mut self) -> Option<WorkflowMessage> {
         self.is_printing = false;
         let said = std::mem::take(&mut self.said).join("\n\n");
         let said = without_promise(&said);
-        if said.trim().is_empty() { None } else { Told::new(TellKind::Said, said.trim()) }
+        if said.trim().is_empty() { None } else { WorkflowMessage::new(TellKind::Said, said.trim()) }
     }
 
     /// What an agent or a check printed that is told at once, if it is.
-    pub fn output(&self, line: &str) -> Option<Told> {
+    pub fn output(&self, line: &str) -> Option<WorkflowMessage> {
         match self.mode {
-            TellMode::Stream => Told::printed(TellKind::Printed, line),
+            TellMode::Stream => WorkflowMessage::printed(TellKind::Printed, line),
             TellMode::Batch => None,
         }
     }
 
     /// What an agent said or did, if it is told at once.
-    pub fn said(&mut self, said: &Said) -> Option<Told> {
+    pub fn said(&mut self, said: &TranscriptEntry) -> Option<WorkflowMessage> {
         if self.mode == TellMode::Stream {
-            return Told::printed(TellKind::Said, said.line().trim_end_matches('\n'));
+            return WorkflowMessage::printed(TellKind::Said, said.line().trim_end_matches('\n'));
         }
         match said {
-            Said::Assistant { text } => {
+            TranscriptEntry::Assistant { text } => {
                 self.is_printing = false;
                 self.said.push(text.trim().to_owned());
             }
-            Said::Line { text } => match self.said.last_mut() {
+            TranscriptEntry::Line { text } => match self.said.last_mut() {
                 Some(message) if self.is_printing => {
                     message.push('\n');
                     message.push_str(text);
@@ -262,7 +267,7 @@ impl WorkflowTeller {
                 }
             },
             // Not in a batch (req 153).
-            Said::Tool { .. } | Said::Note { .. } => {}
+            TranscriptEntry::Tool { .. } | TranscriptEntry::Note { .. } => {}
         }
         None
     }

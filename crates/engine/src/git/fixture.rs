@@ -13,7 +13,7 @@ use super::{Git, RepositoryProblem, WorkspaceError};
 use crate::{
     home::Home,
     repository::Repository,
-    snapshots::{Change, ChangeKind, Snapshot, Workspace},
+    snapshots::{ChangeKind, PathChange, Snapshot, Workspace},
 };
 
 pub(crate) struct Fixture {
@@ -206,7 +206,7 @@ pub(crate) fn names(paths: &[Vec<u8>]) -> Vec<String> {
     paths.iter().map(|path| String::from_utf8_lossy(path).into_owned()).collect()
 }
 
-pub(crate) fn told(changes: &[Change]) -> Vec<(ChangeKind, String)> {
+pub(crate) fn told(changes: &[PathChange]) -> Vec<(ChangeKind, String)> {
     changes.iter().map(|c| (c.kind, String::from_utf8_lossy(&c.path).into_owned())).collect()
 }
 

@@ -10,7 +10,7 @@ use std::{
 };
 
 use dacapo_core::{
-    bus::Message,
+    bus::BusMessage,
     duration::Millis,
     event::{Envelope, LoopStarted, Usage},
     ids::{LoopId, ProjectId, TaskId},
@@ -139,7 +139,7 @@ pub enum AskAnswer {
     /// Messages of a bus.
     Messages {
         /// The messages, oldest first.
-        messages: Vec<Message>,
+        messages: Vec<BusMessage>,
         /// Where to go on.
         next: u64,
     },

@@ -43,7 +43,7 @@ const IDLE: Duration = Duration::from_secs(10);
 pub(crate) struct Asker(u64);
 
 #[derive(Debug)]
-pub(crate) struct Asked {
+pub(crate) struct ReceivedAsk {
     pub(crate) by: Asker,
     pub(crate) ask: Ask,
     /// The descriptors that came with it.
@@ -52,7 +52,7 @@ pub(crate) struct Asked {
 
 /// The socket of one loop's supervisor.
 #[derive(Default)]
-pub(crate) struct Server {
+pub(crate) struct InsideServer {
     path: Option<PathBuf>,
     listener: Option<UnixListener>,
     connections: Vec<Connection>,
@@ -81,7 +81,7 @@ enum ConnectionState {
     Gone,
 }
 
-impl Server {
+impl InsideServer {
     /// Listens for what the agents of `loop_id` ask. A machine on which no socket can be made is no reason not to run a
     /// loop: then `dacapo` below its agents says that the supervisor does not listen.
     pub(crate) fn listen(home: &Home, loop_id: &LoopId) -> Self {
@@ -131,7 +131,7 @@ impl Server {
     }
 
     /// Lets in who knocks, takes what came, gives what is owed. Only what runs below one of the processes `keepers` is heard.
-    pub(crate) fn turn(&mut self, keepers: &[u32]) -> Vec<Asked> {
+    pub(crate) fn turn(&mut self, keepers: &[u32]) -> Vec<ReceivedAsk> {
         self.accept(keepers);
         let mut held: usize = self.connections.iter().map(|connection| connection.input.len()).sum();
         let mut asked = Vec::new();
@@ -219,7 +219,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for InsideServer {
     fn drop(&mut self) {
         if let Some(path) = &self.path {
             let _ = std::fs::remove_file(path);
@@ -237,7 +237,7 @@ impl Connection {
     }
 
     /// Takes what came: at most one read, at most one question.
-    fn read(&mut self, held: &mut usize) -> Option<Asked> {
+    fn read(&mut self, held: &mut usize) -> Option<ReceivedAsk> {
         let mut buffer = [0; 64 << 10];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
@@ -272,7 +272,7 @@ impl Connection {
         match protocol::question(&line) {
             Ok(ask) => {
                 self.state = ConnectionState::Waits;
-                Some(Asked { by: self.id, ask, fds })
+                Some(ReceivedAsk { by: self.id, ask, fds })
             }
             Err(refusal) => {
                 self.refuse(refusal, ConnectionState::Asks);
@@ -374,14 +374,14 @@ mod tests {
     use super::*;
 
     /// A server that takes every process below the parent of this process for its agent, this process too.
-    fn server() -> (tempfile::TempDir, Server, [u32; 1]) {
+    fn server() -> (tempfile::TempDir, InsideServer, [u32; 1]) {
         let dir = tempfile::tempdir().unwrap();
-        let server = Server::listen(&Home::at(dir.path()), &"aaaaaaaaaa".parse().unwrap());
+        let server = InsideServer::listen(&Home::at(dir.path()), &"aaaaaaaaaa".parse().unwrap());
         let parent = rustix::process::getppid().unwrap().as_raw_nonzero().get().cast_unsigned();
         (dir, server, [parent])
     }
 
-    fn connect(server: &Server) -> UnixStream {
+    fn connect(server: &InsideServer) -> UnixStream {
         UnixStream::connect(server.path().unwrap()).unwrap()
     }
 
@@ -476,7 +476,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let deep = dir.path().join("x".repeat(100)).join("y".repeat(100));
         let home = Home::at(&deep);
-        let server = Server::listen(&home, &"aaaaaaaaaa".parse().unwrap());
+        let server = InsideServer::listen(&home, &"aaaaaaaaaa".parse().unwrap());
         let path = home.socket(&"aaaaaaaaaa".parse().unwrap());
         assert_eq!(server.path(), Some(path.as_path()));
         assert!(path.exists());

@@ -43,7 +43,7 @@ use crate::{
     home::{Home, make_dir},
     inside::{self, Whereabouts},
     process::identity::{self, Identity, all_pids},
-    store::{Fact, Kind, Scope, Store, StoreError},
+    store::{AnyEvent, EventScope, JournalMachine, Store, StoreError},
 };
 
 /// The word by which this binary knows that it is to send notifications.
@@ -224,7 +224,7 @@ fn judged(home: &Home, sent: &mut Sent, folders: &mut BTreeSet<PathBuf>) -> Resu
     let mut views = Views { store: &store, loops: HashMap::new(), runs: HashMap::new() };
     let mut notices = Vec::new();
     let from = sent.judged_up_to.saturating_add(1);
-    store.each_fact(&Scope::All, from, |fact| {
+    store.each_fact(&EventScope::All, from, |fact| {
         sent.judged_up_to = fact.seq();
         notices.extend(views.notice(&fact)?);
         Ok::<(), StoreError>(())
@@ -261,12 +261,12 @@ fn judged(home: &Home, sent: &mut Sent, folders: &mut BTreeSet<PathBuf>) -> Resu
 struct Views<'a> {
     store: &'a Store,
     loops: HashMap<LoopId, Option<dacapo_core::view::LoopView>>,
-    runs: HashMap<RunId, RunKind>,
+    runs: HashMap<RunId, AnyRunView>,
 }
 
 /// The view of a run of one of three kinds.
 #[derive(Clone)]
-enum RunKind {
+enum AnyRunView {
     Units(Box<dacapo_core::view::RunView>),
     Workflow(Box<dacapo_core::view::WorkflowView>),
     Task(Box<dacapo_core::view::StageTaskView>),
@@ -274,10 +274,10 @@ enum RunKind {
 }
 
 impl Views<'_> {
-    fn notice(&mut self, fact: &Fact) -> Result<Option<Notice>, StoreError> {
+    fn notice(&mut self, fact: &AnyEvent) -> Result<Option<Notice>, StoreError> {
         let store = self.store;
         Ok(match fact {
-            Fact::Loop(envelope) => {
+            AnyEvent::Loop(envelope) => {
                 if !self.loops.contains_key(&envelope.loop_id) {
                     let view = store.row(&envelope.loop_id)?.map(|row| row.view);
                     self.loops.insert(envelope.loop_id.clone(), view);
@@ -285,26 +285,28 @@ impl Views<'_> {
                 let view = self.loops.get(&envelope.loop_id).and_then(Option::as_ref);
                 view.and_then(|view| notice_of_loop(envelope, view))
             }
-            Fact::Run(envelope) => {
-                let read = || Ok(store.run_row(&envelope.run)?.map(|row| RunKind::Units(Box::new(row.view))));
+            AnyEvent::Run(envelope) => {
+                let read =
+                    || Ok(store.run_row(&envelope.run)?.map(|row| AnyRunView::Units(Box::new(row.view))));
                 match self.run(&envelope.run, read)? {
-                    RunKind::Units(view) => notice_of_run(envelope, view),
+                    AnyRunView::Units(view) => notice_of_run(envelope, view),
                     _ => None,
                 }
             }
-            Fact::Workflow(envelope) => {
+            AnyEvent::Workflow(envelope) => {
                 let read = || {
-                    Ok(store.workflow_row(&envelope.run)?.map(|row| RunKind::Workflow(Box::new(row.view))))
+                    Ok(store.workflow_row(&envelope.run)?.map(|row| AnyRunView::Workflow(Box::new(row.view))))
                 };
                 match self.run(&envelope.run, read)? {
-                    RunKind::Workflow(view) => notice_of_workflow(envelope, view),
+                    AnyRunView::Workflow(view) => notice_of_workflow(envelope, view),
                     _ => None,
                 }
             }
-            Fact::Task(envelope) => {
-                let read = || Ok(store.task_row(&envelope.run)?.map(|row| RunKind::Task(Box::new(row.view))));
+            AnyEvent::Task(envelope) => {
+                let read =
+                    || Ok(store.task_row(&envelope.run)?.map(|row| AnyRunView::Task(Box::new(row.view))));
                 match self.run(&envelope.run, read)? {
-                    RunKind::Task(view) => notice_of_task(envelope, view),
+                    AnyRunView::Task(view) => notice_of_task(envelope, view),
                     _ => None,
                 }
             }
@@ -314,18 +316,18 @@ impl Views<'_> {
     fn run(
         &mut self,
         id: &RunId,
-        read: impl FnOnce() -> Result<Option<RunKind>, StoreError>,
-    ) -> Result<&RunKind, StoreError> {
+        read: impl FnOnce() -> Result<Option<AnyRunView>, StoreError>,
+    ) -> Result<&AnyRunView, StoreError> {
         if !self.runs.contains_key(id) {
-            let found = read()?.unwrap_or(RunKind::Gone);
+            let found = read()?.unwrap_or(AnyRunView::Gone);
             self.runs.insert(id.clone(), found);
         }
-        Ok(self.runs.get(id).unwrap_or(&RunKind::Gone))
+        Ok(self.runs.get(id).unwrap_or(&AnyRunView::Gone))
     }
 }
 
 /// What a person may want to hear of an event, for each kind of stream.
-pub trait Notable: Kind {
+pub trait Notable: JournalMachine {
     fn notice(envelope: &Self::Envelope, view: &Self::View) -> Option<Notice>;
 }
 

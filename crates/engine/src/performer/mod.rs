@@ -25,9 +25,9 @@ use dacapo_core::{
     workflow::{
         StepId, StepKind, WaitFor,
         machine::{
-            Answer, LoopResult, News, Raise, ScriptEnd, ScriptResult, Standing, StepLoop, StepScript,
-            WorkflowEffect, WorkflowInput, WorkflowMachine, WorkflowSettings, WorkflowStarted, accepts,
-            is_held,
+            Answer, LoopResult, Raise, ScriptEnd, ScriptResult, StepLoop, StepScript, WorkflowEffect,
+            WorkflowInput, WorkflowMachine, WorkflowNews, WorkflowSettings, WorkflowStanding,
+            WorkflowStarted, accepts, is_held,
         },
         messages,
     },
@@ -82,7 +82,7 @@ pub struct ResumeWorkflow {
 #[derive(Clone, Debug, PartialEq)]
 pub struct WorkflowLeft {
     pub view: WorkflowView,
-    pub standing: Standing,
+    pub standing: WorkflowStanding,
     /// What the command exits with.
     pub exit_code: u8,
 }
@@ -113,7 +113,7 @@ struct Performer<'a> {
     /// What a person has said while no agent worked, for the next one.
     steers: Vec<String>,
     /// What is to be answered without a job.
-    inbox: Vec<News>,
+    inbox: Vec<WorkflowNews>,
     _lock: TaskLock,
 }
 
@@ -159,7 +159,7 @@ pub fn run(
         settings.filters = filters;
     }
     let now = Timestamp::now();
-    let input = WorkflowInput { now, news: News::Begin(Box::new(new.started.clone())) };
+    let input = WorkflowInput { now, news: WorkflowNews::Begin(Box::new(new.started.clone())) };
     let (stream, effects) =
         Stream::begin(&mut store, id.clone(), &Identity::own(), now, input, &(), observer)?;
     let performer = Performer::new(
@@ -210,11 +210,11 @@ pub fn resume(
         seen,
         lock,
     );
-    let mut news: Vec<Arrival<WorkflowInput>> = vec![now(News::TakenUp)];
+    let mut news: Vec<Arrival<WorkflowInput>> = vec![now(WorkflowNews::TakenUp)];
     performer.read_requests(&mut news)?;
-    news.extend(resumed.map(|raise| now(News::Resumed { raise })));
+    news.extend(resumed.map(|raise| now(WorkflowNews::Resumed { raise })));
     if resumed.is_some() && performer.stream.view().is_paused {
-        news.push(now(News::Unpause));
+        news.push(now(WorkflowNews::Unpause));
     }
     let effects = performer.take_in(news)?;
     performer.perform_all(effects)
@@ -242,7 +242,7 @@ fn snapshots_of(home: &Home, run: &RunId, settings: &WorkflowSettings) -> Result
     Ok(workspace)
 }
 
-fn now(news: News) -> Arrival<WorkflowInput> {
+fn now(news: WorkflowNews) -> Arrival<WorkflowInput> {
     WorkflowInput { now: Timestamp::now(), news }.into()
 }
 
@@ -340,13 +340,15 @@ impl<'a> Performer<'a> {
             StopCause::Terminate | StopCause::Hangup => Reason::Terminated,
         });
         let exit_code = match (&standing, stopped) {
-            (Standing::Over(end), _) => end.exit_code,
-            (Standing::Held { reason, .. }, _) => reason.exit_code(),
+            (WorkflowStanding::Over(end), _) => end.exit_code,
+            (WorkflowStanding::Held { reason, .. }, _) => reason.exit_code(),
             (_, Some(reason)) => reason.exit_code(),
-            (Standing::Question(_), None) => Reason::Question.exit_code(),
+            (WorkflowStanding::Question(_), None) => Reason::Question.exit_code(),
             // A process that a person watches waits with them; in the background none is kept for it.
-            (Standing::Waiting(_), None) if self.is_detached => Reason::Waiting.exit_code(),
-            (Standing::Waiting(_) | Standing::Running | Standing::Paused, None) => return None,
+            (WorkflowStanding::Waiting(_), None) if self.is_detached => Reason::Waiting.exit_code(),
+            (WorkflowStanding::Waiting(_) | WorkflowStanding::Running | WorkflowStanding::Paused, None) => {
+                return None;
+            }
         };
         Some(WorkflowLeft { view: self.stream.view().clone(), standing, exit_code })
     }
@@ -362,11 +364,11 @@ impl<'a> Performer<'a> {
                     Some(worktrees) => worktrees.merge(&step).map_err(|error| error.to_string()),
                     None => Ok(()),
                 };
-                self.inbox.push(News::Merged { step, attempt, end });
+                self.inbox.push(WorkflowNews::Merged { step, attempt, end });
             }
             WorkflowEffect::LookAtTree { step, attempt } => {
                 let tree = self.tree()?;
-                self.inbox.push(News::TreeSeen { step, attempt, tree });
+                self.inbox.push(WorkflowNews::TreeSeen { step, attempt, tree });
             }
             WorkflowEffect::Ask { .. } | WorkflowEffect::Warn(_) => {}
             WorkflowEffect::End(_) => {
@@ -433,7 +435,7 @@ impl<'a> Performer<'a> {
             let goes_on = view.as_ref().is_none_or(|view| view.reason.is_none_or(is_open));
             if !goes_on {
                 let end = self.loop_result(&id, None)?;
-                self.inbox.push(News::LoopEnded { step, attempt, end: Box::new(end) });
+                self.inbox.push(WorkflowNews::LoopEnded { step, attempt, end: Box::new(end) });
                 return Ok(());
             }
             self.steps.insert(id.clone(), step.clone());
@@ -464,7 +466,7 @@ impl<'a> Performer<'a> {
             },
             Err(error) => {
                 let end = failed(error.to_string());
-                self.inbox.push(News::LoopEnded { step, attempt, end: Box::new(end) });
+                self.inbox.push(WorkflowNews::LoopEnded { step, attempt, end: Box::new(end) });
                 return Ok(());
             }
         };
@@ -497,7 +499,7 @@ impl<'a> Performer<'a> {
                 output: String::new(),
                 is_changed: false,
             };
-            self.inbox.push(News::ScriptEnded { step, attempt, end });
+            self.inbox.push(WorkflowNews::ScriptEnded { step, attempt, end });
             return;
         }
         match script.environment(&variables) {
@@ -524,7 +526,7 @@ impl<'a> Performer<'a> {
             Err(why) if is_script => return self.inbox.push(not_started(step, attempt, why)),
             Err(why) => {
                 let end = Box::new(failed(why));
-                return self.inbox.push(News::LoopEnded { step, attempt, end });
+                return self.inbox.push(WorkflowNews::LoopEnded { step, attempt, end });
             }
         };
         let spec = StepSpec {
@@ -552,7 +554,7 @@ impl<'a> Performer<'a> {
             Err(error) if is_script => self.inbox.push(not_started(step, attempt, error.to_string())),
             Err(error) => {
                 let end = Box::new(failed(format!("cannot start a job: {error}")));
-                self.inbox.push(News::LoopEnded { step, attempt, end });
+                self.inbox.push(WorkflowNews::LoopEnded { step, attempt, end });
             }
         }
     }
@@ -593,7 +595,7 @@ impl<'a> Performer<'a> {
             supervisor::settle(self.home, &mut self.store, id)?;
         }
         let end = LoopResult { reason: Reason::Cancelled, ..failed("cancelled".to_owned()) };
-        self.inbox.push(News::LoopEnded { step, attempt, end: Box::new(end) });
+        self.inbox.push(WorkflowNews::LoopEnded { step, attempt, end: Box::new(end) });
         Ok(())
     }
 
@@ -683,7 +685,7 @@ impl<'a> Performer<'a> {
     fn look_at_the_clock(&mut self, news: &mut Vec<Arrival<WorkflowInput>>) {
         if self.wake_at.is_some_and(|at| at <= Timestamp::now()) {
             self.wake_at = None;
-            news.push(now(News::Due));
+            news.push(now(WorkflowNews::Due));
         }
         let at = Instant::now();
         if self.next_look.is_some_and(|due| due <= at) {
@@ -691,7 +693,7 @@ impl<'a> Performer<'a> {
             let (there, waited): (Vec<_>, Vec<_>) = std::mem::take(&mut self.files)
                 .into_iter()
                 .partition(|(_, file)| root.as_ref().is_some_and(|root| root.join(file).exists()));
-            news.extend(there.into_iter().map(|(step, _)| now(News::FileSeen { step })));
+            news.extend(there.into_iter().map(|(step, _)| now(WorkflowNews::FileSeen { step })));
             self.next_look = (!waited.is_empty()).then(|| at + LOOK_FOR_FILES);
             self.files = waited;
         }
@@ -704,8 +706,8 @@ impl<'a> Performer<'a> {
     fn read_requests(&mut self, news: &mut Vec<Arrival<WorkflowInput>>) -> Result<(), RunError> {
         for pending in self.store.pending(&self.id)? {
             let asked = match pending.request {
-                Request::Cancel => News::Cancel { why: "cancelled by the user".to_owned() },
-                Request::Pause { now } => News::Pause { now },
+                Request::Cancel => WorkflowNews::Cancel { why: "cancelled by the user".to_owned() },
+                Request::Pause { now } => WorkflowNews::Pause { now },
                 Request::Unpause { grant } => {
                     let raise = Raise {
                         max_cost: grant.max_cost,
@@ -713,11 +715,11 @@ impl<'a> Performer<'a> {
                         max_time_ms: grant.max_time_ms.map(|time| time.0),
                     };
                     if raise != Raise::default() {
-                        news.push(now(News::Resumed { raise }));
+                        news.push(now(WorkflowNews::Resumed { raise }));
                     }
-                    News::Unpause
+                    WorkflowNews::Unpause
                 }
-                Request::Signal { name } => News::Signalled { name },
+                Request::Signal { name } => WorkflowNews::Signalled { name },
                 Request::Answer { decision, text, question } => {
                     let answer = match decision.as_str() {
                         "approve" => Answer::Approve,
@@ -725,9 +727,9 @@ impl<'a> Performer<'a> {
                         _ => Answer::Choose(decision),
                     };
                     match accepts(self.stream.state(), question, &answer) {
-                        Ok(()) => News::Answered { question, answer, text, tree: self.tree()? },
+                        Ok(()) => WorkflowNews::Answered { question, answer, text, tree: self.tree()? },
                         // It was open when the person was shown it; an answer that comes too late changes nothing.
-                        Err(_) => News::Due,
+                        Err(_) => WorkflowNews::Due,
                     }
                 }
                 Request::Steer { text } => {
@@ -739,9 +741,9 @@ impl<'a> Performer<'a> {
                     if working.is_empty() {
                         self.steers.push(text);
                     }
-                    News::Due
+                    WorkflowNews::Due
                 }
-                Request::Ask { .. } | Request::ApproveTree { .. } => News::Due,
+                Request::Ask { .. } | Request::ApproveTree { .. } => WorkflowNews::Due,
             };
             news.push(Arrival {
                 input: WorkflowInput { now: Timestamp::now(), news: asked },
@@ -834,7 +836,7 @@ impl<'a> Performer<'a> {
                 }
             };
             let end = ScriptResult { end, output, is_changed };
-            news.push(now(News::ScriptEnded { step, attempt, end }));
+            news.push(now(WorkflowNews::ScriptEnded { step, attempt, end }));
             return Ok(());
         }
         let end = match self.loop_of(&step, attempt)? {
@@ -864,7 +866,7 @@ impl<'a> Performer<'a> {
             }
         };
         self.account(news)?;
-        news.push(now(News::LoopEnded { step, attempt, end: Box::new(end) }));
+        news.push(now(WorkflowNews::LoopEnded { step, attempt, end: Box::new(end) }));
         Ok(())
     }
 
@@ -891,7 +893,7 @@ impl<'a> Performer<'a> {
             tokens = tokens.saturating_add(total.usage.map_or(0, |usage| usage.total()));
             time_ms = time_ms.plus(row.view.spent_ms);
         }
-        news.push(now(News::Spent { cost_usd, tokens, time_ms: time_ms.0 }));
+        news.push(now(WorkflowNews::Spent { cost_usd, tokens, time_ms: time_ms.0 }));
         Ok(())
     }
 }
@@ -909,13 +911,13 @@ fn failed(detail: String) -> LoopResult {
 }
 
 /// The answer to an order that comes when the process is about to leave the run.
-fn held(step: StepId, attempt: u32) -> News {
+fn held(step: StepId, attempt: u32) -> WorkflowNews {
     let detail = "stopped before it began".to_owned();
     let end = LoopResult { reason: Reason::Interrupted, ..failed(detail) };
-    News::LoopEnded { step, attempt, end: Box::new(end) }
+    WorkflowNews::LoopEnded { step, attempt, end: Box::new(end) }
 }
 
-fn not_started(step: StepId, attempt: u32, why: String) -> News {
+fn not_started(step: StepId, attempt: u32, why: String) -> WorkflowNews {
     let end = ScriptResult { end: ScriptEnd::NotStarted(why), output: String::new(), is_changed: false };
-    News::ScriptEnded { step, attempt, end }
+    WorkflowNews::ScriptEnded { step, attempt, end }
 }

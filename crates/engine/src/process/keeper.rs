@@ -32,7 +32,7 @@ use super::{
     identity::{self, Identity},
     proc,
     sweep::{DescendantScan, descendants, signal_all},
-    wire::{KeeperOrder, KeptCommand, KeptEnd, Report, receive_order, send_report},
+    wire::{KeeperOrder, KeeperReport, KeptCommand, KeptEnd, receive_order, send_report},
 };
 
 use crate::guard::{self, EnteredNamespaces, GuardReport, Init};
@@ -189,12 +189,12 @@ impl Keeper {
                 match guard::hold(&spec, || entered.unwrap_or_else(|| self.enter_namespaces())) {
                     Ok((init, open)) => {
                         self.init = init;
-                        self.report(&Report::Guarded(GuardReport::Held(open)));
+                        self.report(&KeeperReport::Guarded(GuardReport::Held(open)));
                     }
                     // Half a guard is none, and nothing may be started in it.
                     Err(error) => {
                         let report = GuardReport::of_error(&error);
-                        self.report(&Report::Guarded(report));
+                        self.report(&KeeperReport::Guarded(report));
                         return Err(error);
                     }
                 }
@@ -215,7 +215,7 @@ impl Keeper {
                             rest: None,
                         })
                     }
-                    Err(error) => self.report(&Report::NotStarted(error.raw_os_error().unwrap_or(0))),
+                    Err(error) => self.report(&KeeperReport::NotStarted(error.raw_os_error().unwrap_or(0))),
                 }
             }
             KeeperOrder::Stop(grace) => self.ask_to_end(grace),
@@ -226,7 +226,7 @@ impl Keeper {
                 signal_all(below.pids(), Signal::CONT);
                 if let Some(work) = &mut self.work {
                     work.own = below.pids().map(identity::of).collect();
-                    self.report(&Report::Awake);
+                    self.report(&KeeperReport::Awake);
                 }
             }
             KeeperOrder::Rest(grace) => {
@@ -357,7 +357,7 @@ impl Keeper {
             if left.is_empty() {
                 let leftovers = u32::try_from(rest.asked.len()).unwrap_or(u32::MAX);
                 work.rest = None;
-                return self.report(&Report::Rested(leftovers));
+                return self.report(&KeeperReport::Rested(leftovers));
             }
             // What came between the two looks may have been stopped with the others, and is to end.
             signal_all(left.iter().copied(), Signal::CONT);
@@ -410,11 +410,11 @@ impl Keeper {
     fn finish(&mut self) {
         if let Some(work) = self.work.take() {
             let end = work.end.unwrap_or(KeptEnd { code: None, signal: None, leftovers: 0 });
-            self.report(&Report::Ended(end));
+            self.report(&KeeperReport::Ended(end));
         }
     }
 
-    fn report(&mut self, report: &Report) {
+    fn report(&mut self, report: &KeeperReport) {
         // A supervisor that does not listen any more shows up as an end of file.
         let _ = send_report(&mut self.socket, report);
     }

@@ -64,7 +64,7 @@ impl KeeperLink {
         wire::send_guard(self.socket()?, spec)?;
         meanwhile();
         match wire::receive_report(self.socket()?)? {
-            Some(wire::Report::Guarded(report)) => Ok(report),
+            Some(wire::KeeperReport::Guarded(report)) => Ok(report),
             _ => Err(io::ErrorKind::BrokenPipe.into()),
         }
     }
@@ -107,7 +107,7 @@ impl KeeperLink {
     }
 
     /// The next report; `None` when the keeper is gone. Blocks unless the descriptor is readable.
-    pub(crate) fn receive(&mut self) -> io::Result<Option<wire::Report>> {
+    pub(crate) fn receive(&mut self) -> io::Result<Option<wire::KeeperReport>> {
         wire::receive_report(self.socket()?)
     }
 

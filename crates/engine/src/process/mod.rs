@@ -18,5 +18,5 @@ pub use once::{Answered, Ran, run_once};
 pub(crate) use once::{ask_once, run_expecting};
 pub(crate) use program::find_program;
 pub use program::{ProgramError, Programs};
-pub(crate) use wire::Report;
+pub(crate) use wire::KeeperReport;
 pub use wire::{KeptCommand, KeptEnd};

@@ -20,7 +20,7 @@ use rustix::{
 };
 use sha2::{Digest, Sha256};
 
-use super::{KeeperLink, KeptCommand, Report, identity, sweep};
+use super::{KeeperLink, KeeperReport, KeptCommand, identity, sweep};
 use crate::{guard::Guard, home::Home, secrets::secrets};
 
 /// How much of the end of its output is kept.
@@ -158,13 +158,15 @@ fn wait(
         // All writers are dead, so what the pipes hold now is all there will ever be.
         outputs.iter_mut().try_for_each(OutputReader::read)?;
         let failure = match &ended {
-            Some(Report::NotStarted(errno)) => {
+            Some(KeeperReport::NotStarted(errno)) => {
                 Some(format!("could not be started: {}", io::Error::from_raw_os_error(*errno)))
             }
             // Nothing was woken here.
-            Some(Report::Awake | Report::Rested(_) | Report::Guarded(_)) => continue,
+            Some(KeeperReport::Awake | KeeperReport::Rested(_) | KeeperReport::Guarded(_)) => continue,
             _ if timed_out => Some(format!("timed out after {timeout}")),
-            Some(Report::Ended(end)) => end.signal.map(|signal| format!("was ended by signal {signal}")),
+            Some(KeeperReport::Ended(end)) => {
+                end.signal.map(|signal| format!("was ended by signal {signal}"))
+            }
             None => {
                 let older = sweep::children_older_than(begun);
                 keeper.sweep_after_loss(&older);
@@ -172,11 +174,11 @@ fn wait(
             }
         };
         let code = match (&ended, &failure) {
-            (Some(Report::Ended(end)), None) => end.code.unwrap_or(-1),
+            (Some(KeeperReport::Ended(end)), None) => end.code.unwrap_or(-1),
             _ => -1,
         };
         let signal = match &ended {
-            Some(Report::Ended(end)) if !timed_out => end.signal,
+            Some(KeeperReport::Ended(end)) if !timed_out => end.signal,
             _ => None,
         };
         return Ok(OnceEnd { code, signal, failure, timed_out });

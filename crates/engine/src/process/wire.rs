@@ -53,7 +53,7 @@ pub(crate) enum KeeperOrder {
 
 /// What a keeper tells its supervisor.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Report {
+pub(crate) enum KeeperReport {
     /// It could not be started: the system's error number.
     NotStarted(i32),
     /// It ended, and so did everything it had started.
@@ -134,40 +134,40 @@ pub(crate) fn send_rest(socket: &mut UnixStream, grace: Millis) -> io::Result<()
     send(socket, 6, &grace.0.to_le_bytes())
 }
 
-pub(crate) fn send_report(socket: &mut UnixStream, report: &Report) -> io::Result<()> {
+pub(crate) fn send_report(socket: &mut UnixStream, report: &KeeperReport) -> io::Result<()> {
     match report {
-        Report::NotStarted(errno) => send(socket, 1, &errno.to_le_bytes()),
-        Report::Ended(end) => {
+        KeeperReport::NotStarted(errno) => send(socket, 1, &errno.to_le_bytes()),
+        KeeperReport::Ended(end) => {
             let mut payload = Vec::new();
             payload.extend(end.code.unwrap_or(-1).to_le_bytes());
             payload.extend(end.signal.unwrap_or(-1).to_le_bytes());
             payload.extend(end.leftovers.to_le_bytes());
             send(socket, 2, &payload)
         }
-        Report::Awake => send(socket, 3, &[]),
-        Report::Rested(leftovers) => send(socket, 4, &leftovers.to_le_bytes()),
-        Report::Guarded(report) => send(socket, 5, &serde_json::to_vec(report)?),
+        KeeperReport::Awake => send(socket, 3, &[]),
+        KeeperReport::Rested(leftovers) => send(socket, 4, &leftovers.to_le_bytes()),
+        KeeperReport::Guarded(report) => send(socket, 5, &serde_json::to_vec(report)?),
     }
 }
 
 /// The next report; `None` when the keeper is gone.
-pub(crate) fn receive_report(socket: &mut UnixStream) -> io::Result<Option<Report>> {
+pub(crate) fn receive_report(socket: &mut UnixStream) -> io::Result<Option<KeeperReport>> {
     let Some((kind, payload, _)) = receive(socket)? else { return Ok(None) };
     let mut rest = Bytes(&payload);
     Ok(Some(match kind {
-        1 => Report::NotStarted(rest.int()?),
+        1 => KeeperReport::NotStarted(rest.int()?),
         2 => {
             let (code, signal) = (rest.int()?, rest.int()?);
             let some = |n: i32| (n >= 0).then_some(n);
-            Report::Ended(KeptEnd {
+            KeeperReport::Ended(KeptEnd {
                 code: some(code),
                 signal: some(signal),
                 leftovers: rest.length()? as u32,
             })
         }
-        3 => Report::Awake,
-        4 => Report::Rested(rest.length()? as u32),
-        5 => Report::Guarded(serde_json::from_slice(&payload)?),
+        3 => KeeperReport::Awake,
+        4 => KeeperReport::Rested(rest.length()? as u32),
+        5 => KeeperReport::Guarded(serde_json::from_slice(&payload)?),
         _ => return Err(malformed()),
     }))
 }
@@ -310,10 +310,10 @@ mod tests {
         assert!(matches!(receive_order(&mut b).unwrap(), Some(KeeperOrder::Rest(Millis(6)))));
         let mut a = writer.join().unwrap();
         for report in [
-            Report::NotStarted(2),
-            Report::Ended(KeptEnd { code: Some(0), signal: None, leftovers: 3 }),
-            Report::Awake,
-            Report::Rested(4),
+            KeeperReport::NotStarted(2),
+            KeeperReport::Ended(KeptEnd { code: Some(0), signal: None, leftovers: 3 }),
+            KeeperReport::Awake,
+            KeeperReport::Rested(4),
         ] {
             send_report(&mut b, &report).unwrap();
             assert_eq!(receive_report(&mut a).unwrap(), Some(report));

@@ -9,7 +9,7 @@ use std::{
 };
 
 use dacapo_core::{
-    agent::transcript::Said,
+    agent::transcript::TranscriptEntry,
     event::{Envelope, LoopEvent, RunEvent, UnitEnd},
     view::LoopView,
 };
@@ -105,7 +105,7 @@ impl JobReporter {
     /// Passes on what an agent printed that prints words and no events.
     fn words(&mut self, bytes: &[u8]) {
         for text in lines(&mut self.rest_of_words, bytes) {
-            self.say(&JobMessage::Said(Said::Line { text }));
+            self.say(&JobMessage::Said(TranscriptEntry::Line { text }));
         }
     }
 
@@ -153,7 +153,7 @@ impl Observer for JobReporter {
         }
     }
 
-    fn said(&mut self, channel: &Channel, said: &Said) {
+    fn said(&mut self, channel: &Channel, said: &TranscriptEntry) {
         if self.says_place {
             self.say(&JobMessage::Said(said.clone()));
         } else {

@@ -6,7 +6,7 @@
 use std::{fmt, path::PathBuf};
 
 use dacapo_core::{
-    agent::transcript::Said,
+    agent::transcript::TranscriptEntry,
     event::{Reason, RunEvent, RunStarted},
     ids::{RunId, UnitId},
     text::{ansi, visible::visible},
@@ -51,7 +51,7 @@ pub(crate) enum JobMessage {
     /// A loop of the unit has written to the journal.
     LoopWrote,
     /// An agent of a step said or did something.
-    Said(Said),
+    Said(TranscriptEntry),
     /// The loop of a step has written to the journal, up to this place. What was said before belongs before it.
     Wrote { seq: u64 },
     /// How the script of a step ended.

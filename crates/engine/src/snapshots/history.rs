@@ -2,7 +2,7 @@
 
 use memchr::memchr;
 
-use super::{Change, ChangeKind, DiffForm, LookBack, known, shadow::Shadow};
+use super::{ChangeKind, DiffForm, LookBack, PathChange, known, shadow::Shadow};
 use crate::{
     git::{Checkout, WorkspaceError, failed_call, on_disk, split_nul},
     scratch::Scratch,
@@ -40,7 +40,7 @@ impl Shadow {
         Ok(())
     }
 
-    pub(crate) fn changes(&self, from: &str, to: &str) -> Result<Vec<Change>, WorkspaceError> {
+    pub(crate) fn changes(&self, from: &str, to: &str) -> Result<Vec<PathChange>, WorkspaceError> {
         let output = self
             .checkout
             .call()
@@ -298,7 +298,7 @@ fn line_from(base: Option<&str>, commits: Vec<Option<Object>>) -> Option<Vec<Str
 }
 
 /// `:mode mode id id X` and a path, each ended by NUL.
-fn parse_raw(raw: &[u8]) -> Vec<Change> {
+fn parse_raw(raw: &[u8]) -> Vec<PathChange> {
     let mut parts = split_nul(raw);
     let mut changes = Vec::new();
     while let (Some(head), Some(path)) = (parts.next(), parts.next()) {
@@ -309,8 +309,8 @@ fn parse_raw(raw: &[u8]) -> Vec<Change> {
             _ => ChangeKind::Modified,
         };
         // An unmerged path is told twice.
-        if changes.last().is_none_or(|last: &Change| last.path != path) {
-            changes.push(Change { kind, path: path.to_vec() });
+        if changes.last().is_none_or(|last: &PathChange| last.path != path) {
+            changes.push(PathChange { kind, path: path.to_vec() });
         }
     }
     changes

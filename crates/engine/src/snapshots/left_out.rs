@@ -31,7 +31,7 @@ const PIECE: usize = 1 << 20;
 
 /// Why a file is left out of snapshots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reason {
+enum LeftOutReason {
     Key,
     CoreDump,
     /// It holds a name while a loop runs that works elsewhere.
@@ -39,7 +39,7 @@ enum Reason {
 }
 
 /// A path, and why it is left out.
-type LeftOut = (Vec<u8>, Reason);
+type LeftOutPath = (Vec<u8>, LeftOutReason);
 
 impl Shadow {
     /// Takes files out of the index again that no snapshot may hold. `printed` is what `git add` said, `began` when it began.
@@ -83,17 +83,17 @@ impl Shadow {
         for (path, reason) in &found {
             let is_before = |entry: &&[u8]| entry.ends_with(&[b"\t", &path[..]].concat());
             // A name can be held only where no file is.
-            let kept = split_nul(&before).find(is_before).filter(|_| *reason != Reason::HeldName);
+            let kept = split_nul(&before).find(is_before).filter(|_| *reason != LeftOutReason::HeldName);
             match kept {
                 Some(entry) => entries.extend([entry, b"\0"].concat()),
                 None => entries.extend([b"0 ", &[b'0'; 40][..], b"\t", &path[..], b"\0"].concat()),
             }
             match reason {
-                Reason::Key => {
+                LeftOutReason::Key => {
                     self.warn_once(Warning::HoldsKey { path: path.clone(), is_kept: kept.is_some() });
                 }
-                Reason::CoreDump => self.warn_once(Warning::CoreDump(path.clone())),
-                Reason::HeldName => {}
+                LeftOutReason::CoreDump => self.warn_once(Warning::CoreDump(path.clone())),
+                LeftOutReason::HeldName => {}
             }
         }
         self.call()?.args(["update-index", "-z", "--index-info"]).input(entries).ok()?;
@@ -141,7 +141,7 @@ fn added(printed: &[u8]) -> Option<Vec<Vec<u8>>> {
 }
 
 /// Those of `paths` that no snapshot may hold, and those that were not looked at because they are too large.
-fn search(top: &Path, paths: &[Vec<u8>], secrets: &Secrets) -> (Vec<LeftOut>, Vec<Vec<u8>>) {
+fn search(top: &Path, paths: &[Vec<u8>], secrets: &Secrets) -> (Vec<LeftOutPath>, Vec<Vec<u8>>) {
     let (mut found, mut unsearched) = (Vec::new(), Vec::new());
     let mut left = MOST_BYTES;
     for path in paths {
@@ -150,18 +150,18 @@ fn search(top: &Path, paths: &[Vec<u8>], secrets: &Secrets) -> (Vec<LeftOut>, Ve
         let target = metadata.is_symlink().then(|| fs::read_link(&file).ok()).flatten();
         let is_link_to_key = target.is_some_and(|target| secrets.has_key(target.as_os_str().as_bytes()));
         if secrets.has_key(path) || is_link_to_key {
-            found.push((path.clone(), Reason::Key));
+            found.push((path.clone(), LeftOutReason::Key));
             continue;
         }
         if !metadata.is_file() {
             continue;
         }
         if holds_name(&file, metadata.len()) {
-            found.push((path.clone(), Reason::HeldName));
+            found.push((path.clone(), LeftOutReason::HeldName));
             continue;
         }
         if is_named_like_dump(path) && is_dump(&file).unwrap_or(false) {
-            found.push((path.clone(), Reason::CoreDump));
+            found.push((path.clone(), LeftOutReason::CoreDump));
             continue;
         }
         if secrets.longest_key() == 0 {
@@ -173,7 +173,7 @@ fn search(top: &Path, paths: &[Vec<u8>], secrets: &Secrets) -> (Vec<LeftOut>, Ve
         }
         left -= metadata.len();
         if holds_key(&file, secrets).unwrap_or(false) {
-            found.push((path.clone(), Reason::Key));
+            found.push((path.clone(), LeftOutReason::Key));
         }
     }
     (found, unsearched)
@@ -251,12 +251,12 @@ mod tests {
         let far = [vec![b'x'; PIECE - 9], key.as_bytes().to_vec()].concat();
         for (path, content, expected) in [
             ("plain.txt", b"nothing".to_vec(), None),
-            ("holds.txt", format!("a {key} b").into_bytes(), Some(Reason::Key)),
-            ("far.bin", far, Some(Reason::Key)),
-            ("k3y-of-a-provider-0123456789.txt", b"".to_vec(), Some(Reason::Key)),
-            ("core", dump.clone(), Some(Reason::CoreDump)),
-            ("a/core.123", dump.clone(), Some(Reason::CoreDump)),
-            ("vgcore.7", dump.clone(), Some(Reason::CoreDump)),
+            ("holds.txt", format!("a {key} b").into_bytes(), Some(LeftOutReason::Key)),
+            ("far.bin", far, Some(LeftOutReason::Key)),
+            ("k3y-of-a-provider-0123456789.txt", b"".to_vec(), Some(LeftOutReason::Key)),
+            ("core", dump.clone(), Some(LeftOutReason::CoreDump)),
+            ("a/core.123", dump.clone(), Some(LeftOutReason::CoreDump)),
+            ("vgcore.7", dump.clone(), Some(LeftOutReason::CoreDump)),
             ("data.bin", dump, None),
             ("core.prog", program, None),
             ("core.md", b"# Core".to_vec(), None),
@@ -270,7 +270,7 @@ mod tests {
         }
         std::os::unix::fs::symlink(key, dir.path().join("link")).unwrap();
         let (found, _) = search(dir.path(), &[b"link".to_vec()], &secrets);
-        assert_eq!(found, [(b"link".to_vec(), Reason::Key)]);
+        assert_eq!(found, [(b"link".to_vec(), LeftOutReason::Key)]);
         // One that is too large is told of.
         File::create(dir.path().join("large")).unwrap().set_len(MOST_BYTES + 1).unwrap();
         assert_eq!(search(dir.path(), &[b"large".to_vec()], &secrets).1, [b"large".to_vec()]);

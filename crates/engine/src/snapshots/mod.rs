@@ -84,7 +84,7 @@ pub type LookBack = ([Vec<Option<Vec<u8>>>; 2], Vec<String>);
 
 /// What became of a path between two snapshots.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Change {
+pub struct PathChange {
     pub kind: ChangeKind,
     /// From the top of the repository; any bytes but NUL.
     pub path: Vec<u8>,
@@ -384,7 +384,7 @@ impl Workspace {
     }
 
     /// What differs between two snapshots, by path. A renamed file is one deleted and one added.
-    pub fn changes(&self, from: &str, to: &str) -> Result<Vec<Change>, WorkspaceError> {
+    pub fn changes(&self, from: &str, to: &str) -> Result<Vec<PathChange>, WorkspaceError> {
         match &self.kind {
             WorkspaceKind::Git(shadow) => shadow.changes(from, to),
             WorkspaceKind::Plain(plain) => plain.changes(from, to),

@@ -16,7 +16,7 @@ use std::{
 use dacapo_core::judge::progress::{MOST_FILES, Outline};
 use sha2::{Digest, Sha256};
 
-use super::{Change, ChangeKind, Snapshot};
+use super::{ChangeKind, PathChange, Snapshot};
 use crate::{
     git::{WorkspaceError, replace, split_nul},
     guard::holds_name,
@@ -170,7 +170,7 @@ impl PlainFolder {
         Ok(then.into_iter().filter(differs).map(|(path, _)| path).collect())
     }
 
-    pub(crate) fn changes(&self, from: &str, to: &str) -> Result<Vec<Change>, WorkspaceError> {
+    pub(crate) fn changes(&self, from: &str, to: &str) -> Result<Vec<PathChange>, WorkspaceError> {
         let (from, to) = (self.list(from)?, self.list(to)?);
         let mut changes = Vec::new();
         for (path, line) in &from {
@@ -180,10 +180,10 @@ impl PlainFolder {
                 Some(other) if (other[0] == b'l') != (line[0] == b'l') => ChangeKind::TypeChanged,
                 Some(_) => ChangeKind::Modified,
             };
-            changes.push(Change { kind, path: path.clone() });
+            changes.push(PathChange { kind, path: path.clone() });
         }
         let added = to.keys().filter(|path| !from.contains_key(*path));
-        changes.extend(added.map(|path| Change { kind: ChangeKind::Added, path: path.clone() }));
+        changes.extend(added.map(|path| PathChange { kind: ChangeKind::Added, path: path.clone() }));
         changes.sort_by(|a, b| a.path.cmp(&b.path));
         Ok(changes)
     }

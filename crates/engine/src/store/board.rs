@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use rusqlite::{Row as SqlRow, params};
 
 use super::{
-    Kind, Store, StoreError,
+    JournalMachine, Store, StoreError,
     read::{Lease, Row, json, lease, owner},
 };
 use crate::process::identity::Identity;
@@ -247,7 +247,7 @@ impl Store {
 }
 
 fn stream(row: &SqlRow<'_>) -> rusqlite::Result<StreamOnBoard> {
-    fn seen<M: Kind>(row: &SqlRow<'_>) -> rusqlite::Result<(bool, M::View)> {
+    fn seen<M: JournalMachine>(row: &SqlRow<'_>) -> rusqlite::Result<(bool, M::View)> {
         let seen: Row<M> = Row { view: json(row, 0)?, owner: owner(row, 1)?, lease: lease(row, 4)? };
         Ok((seen.is_owned(), seen.current_view()))
     }

@@ -9,7 +9,7 @@ use dacapo_core::{
 };
 use rusqlite::params;
 
-use super::{Kind, Store, StoreError, checkpoint::JournalHash, stream::StreamEnd};
+use super::{JournalMachine, Store, StoreError, checkpoint::JournalHash, stream::StreamEnd};
 use crate::keys::KeyError;
 
 /// The row of a stream as its writer needs it.
@@ -50,7 +50,7 @@ pub enum Attested {
     OtherEvent,
 }
 
-pub(super) fn edited<M: Kind>(id: &M::Id, fault: ChainFault) -> StoreError {
+pub(super) fn edited<M: JournalMachine>(id: &M::Id, fault: ChainFault) -> StoreError {
     StoreError::Edited { kind: M::NAME, id: id.to_string(), fault }
 }
 
@@ -60,7 +60,7 @@ impl Store {
     }
 
     /// Where a stream ends, and what its row says of it.
-    pub(super) fn stream_row<M: Kind>(&self, id: &M::Id) -> Result<Option<StreamRow>, StoreError> {
+    pub(super) fn stream_row<M: JournalMachine>(&self, id: &M::Id) -> Result<Option<StreamRow>, StoreError> {
         let sql = "SELECT key, head, epoch, view, mac FROM streams WHERE id = ?1 AND kind = ?2";
         self.query_row(sql, params![id.as_ref(), M::NAME], |row| {
             let place = StreamEnd { key: row.get(0)?, head: row.get(1)?, epoch: row.get(2)? };
@@ -69,7 +69,7 @@ impl Store {
     }
 
     /// Looks at all events of a stream and at its row, and trusts no checkpoint.
-    pub fn audit<M: Kind>(&self, id: &M::Id) -> Result<StreamAudit, StoreError> {
+    pub fn audit<M: JournalMachine>(&self, id: &M::Id) -> Result<StreamAudit, StoreError> {
         let Some(row) = self.stream_row::<M>(id)? else { return Ok(StreamAudit::default()) };
         let mut audit = StreamAudit::default();
         let mut chain = ChainCheck::new(M::NAME, id.as_ref(), self.keys().chained_from()?);
@@ -100,7 +100,7 @@ impl Store {
     }
 
     /// An error if the stream is not what was recorded: for a reader that is about to believe what stands in it.
-    pub fn must_be_unedited<M: Kind>(&self, id: &M::Id) -> Result<(), StoreError> {
+    pub fn must_be_unedited<M: JournalMachine>(&self, id: &M::Id) -> Result<(), StoreError> {
         match self.audit::<M>(id)?.fault {
             Some(fault) => Err(edited::<M>(id, fault)),
             None => Ok(()),
@@ -108,7 +108,11 @@ impl Store {
     }
 
     /// The columns by which a stream is found that do not say what its events say.
-    fn unlike_columns<M: Kind>(&self, id: &M::Id, row: &StreamRow) -> Result<Vec<&'static str>, StoreError> {
+    fn unlike_columns<M: JournalMachine>(
+        &self,
+        id: &M::Id,
+        row: &StreamRow,
+    ) -> Result<Vec<&'static str>, StoreError> {
         let Ok(view) = serde_json::from_str::<M::View>(&row.view) else { return Ok(vec!["view"]) };
         let Some(first) = self.first::<M>(id)? else { return Ok(vec!["head"]) };
         let expected = M::row_columns(&view, &first);

@@ -12,7 +12,7 @@ use sha2::{
     digest::common::hazmat::{SerializableState, SerializedState},
 };
 
-use super::{Kind, Store, StoreError, chain::edited, read::to_json, stream::StreamEnd};
+use super::{JournalMachine, Store, StoreError, chain::edited, read::to_json, stream::StreamEnd};
 
 /// The sources that folded the events: core's own, see `build.rs`.
 const FOLDED_BY: &str = env!("DACAPO_CORE_SOURCES");
@@ -81,7 +81,7 @@ pub(super) const FIRST: &str = "SELECT body FROM events WHERE stream = ?1 ORDER 
 
 impl Store {
     /// The newest checkpoint of a stream, if this dacapo can use it.
-    pub(super) fn checkpoint<M: Kind>(
+    pub(super) fn checkpoint<M: JournalMachine>(
         &self,
         id: &M::Id,
         place: StreamEnd,
@@ -123,7 +123,7 @@ impl Store {
 }
 
 /// Writes how a stream stands at `place`, in the transaction of an append behind it.
-pub(super) fn write<M: Kind>(
+pub(super) fn write<M: JournalMachine>(
     transaction: &Transaction<'_>,
     id: &M::Id,
     place: StreamEnd,

@@ -12,7 +12,7 @@ use dacapo_core::{
         StageName,
         machine::{TaskEnvelope, TaskEvent, TaskMachine},
     },
-    unit::schedule::{RunMachine, UnitEvent},
+    unit::schedule::{RunFact, RunMachine},
     view::{LoopView, RunView, StageTaskView, UnitView, WorkflowView},
     workflow::{
         StepId,
@@ -31,7 +31,7 @@ use super::{
 use crate::secrets::secrets;
 
 /// A machine whose events are kept in the journal.
-pub trait Kind: Machine<State: Serialize + DeserializeOwned> + Sized {
+pub trait JournalMachine: Machine<State: Serialize + DeserializeOwned> + Sized {
     /// The name of the kind in the journal and in messages.
     const NAME: &'static str;
 
@@ -53,7 +53,7 @@ pub trait Kind: Machine<State: Serialize + DeserializeOwned> + Sized {
     /// The event with its stream, its place in the journal and its time.
     fn placed(id: &Self::Id, seq: u64, at: Timestamp, event: Self::Event) -> Self::Envelope;
 
-    /// Reads back what [`Kind::written`] and [`Kind::placed`] gave.
+    /// Reads back what [`JournalMachine::written`] and [`JournalMachine::placed`] gave.
     fn read(
         id: &str,
         seq: u64,
@@ -117,7 +117,7 @@ pub struct RowColumns {
     pub(super) run: Option<String>,
 }
 
-impl Kind for LoopMachine {
+impl JournalMachine for LoopMachine {
     const NAME: &'static str = "loop";
 
     type Id = LoopId;
@@ -222,7 +222,7 @@ impl Kind for LoopMachine {
     }
 }
 
-impl Kind for RunMachine {
+impl JournalMachine for RunMachine {
     const NAME: &'static str = "run";
 
     type Id = RunId;
@@ -231,15 +231,15 @@ impl Kind for RunMachine {
     type Source = UnitId;
     type Kin = ();
 
-    fn without_secrets((unit, event): UnitEvent) -> Result<UnitEvent, serde_json::Error> {
+    fn without_secrets((unit, event): RunFact) -> Result<RunFact, serde_json::Error> {
         Ok((unit, secrets().redact_run_event(event)?))
     }
 
-    fn written((unit, event): &UnitEvent) -> Result<(Option<&str>, String), serde_json::Error> {
+    fn written((unit, event): &RunFact) -> Result<(Option<&str>, String), serde_json::Error> {
         Ok((unit.as_ref().map(UnitId::as_str), serde_json::to_string(event)?))
     }
 
-    fn placed(id: &RunId, seq: u64, at: Timestamp, (unit, event): UnitEvent) -> RunEnvelope {
+    fn placed(id: &RunId, seq: u64, at: Timestamp, (unit, event): RunFact) -> RunEnvelope {
         RunEnvelope { seq, at, run: id.clone(), unit, event }
     }
 
@@ -301,7 +301,7 @@ impl Kind for RunMachine {
     }
 }
 
-impl Kind for WorkflowMachine {
+impl JournalMachine for WorkflowMachine {
     const NAME: &'static str = "workflow";
 
     type Id = RunId;
@@ -390,7 +390,7 @@ pub struct StageSource {
     pub stage: Option<StageName>,
 }
 
-impl Kind for TaskMachine {
+impl JournalMachine for TaskMachine {
     const NAME: &'static str = "task";
 
     type Id = RunId;

@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, TransactionBehavior};
 
-use crate::keys::{KeyError, Keys};
+use crate::keys::{KeyError, MachineKeyFolder};
 
 /// Versions up to this one were never released, and nothing reads them.
 const UNRELEASED: i64 = 3;
@@ -203,7 +203,7 @@ pub(super) fn look(db: &Connection) -> Result<bool, MigrateError> {
 }
 
 /// Brings a journal to the newest version. With the version whose events carry hashes comes this machine's key.
-pub(super) fn migrate(db: &Connection, keys: &Keys) -> Result<(), MigrateError> {
+pub(super) fn migrate(db: &Connection, keys: &MachineKeyFolder) -> Result<(), MigrateError> {
     if !look(db)? {
         return Ok(());
     }

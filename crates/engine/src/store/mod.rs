@@ -20,20 +20,20 @@ use std::{cell::OnceCell, io, path::Path, time::Duration};
 use dacapo_core::chain::ChainFault;
 
 use self::queue::{Queue, Waited};
-use crate::keys::{KeyError, Keys, MachineKey};
+use crate::keys::{KeyError, MachineKey, MachineKeyFolder};
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavior, config::DbConfig};
 
 pub use board::AnyView;
 pub(crate) use board::StreamOnBoard;
 pub use chain::{Attested, StreamAudit};
-pub use kind::{Kind, StageSource};
+pub use kind::{JournalMachine, StageSource};
 pub use lock::{LockError, TaskLock};
 pub use lookup::StreamId;
 pub use messages::{ChatState, NewMessage, StoredMessage, ToldAbout};
 pub use queue::LongWait;
 pub(crate) use queue::{LONG, changes_at, open as open_changes};
-pub use read::{Fact, Lease, LoopRow, Row, RunRow, Scope, TaskRow, WorkflowRow};
+pub use read::{AnyEvent, EventScope, Lease, LoopRow, Row, RunRow, TaskRow, WorkflowRow};
 pub use requests::PendingRequest;
 pub use segments::{Channel, KEPT_PER_ATTEMPT, Segment, Segments};
 pub use stream::{Arrival, Stream, StreamKey};
@@ -167,7 +167,7 @@ impl Store {
             let own = {
                 let turn = queue.enter().map_err(|error| disk(&error, path))?;
                 write_ahead(&store.db).map_err(at)?;
-                migrations::migrate(&store.db, &Keys::beside(path)).map_err(unusable)?;
+                migrations::migrate(&store.db, &MachineKeyFolder::beside(path)).map_err(unusable)?;
                 turn.committed().map_err(|error| disk(&error, path))?
             };
             queue.sync(own).map_err(|error| disk(&error, path))?;
@@ -230,8 +230,8 @@ impl Store {
     }
 
     /// The folder with the key that belongs to this journal.
-    pub fn keys(&self) -> Keys {
-        Keys::beside(Path::new(self.db.path().unwrap_or("dacapo.db")))
+    pub fn keys(&self) -> MachineKeyFolder {
+        MachineKeyFolder::beside(Path::new(self.db.path().unwrap_or("dacapo.db")))
     }
 
     fn machine(&self) -> Result<&MachineKey, StoreError> {

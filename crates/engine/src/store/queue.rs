@@ -58,9 +58,9 @@ impl Queue {
     }
 
     /// Waits until it is this writer's turn.
-    pub(super) fn enter(&self) -> io::Result<Turn<'_>> {
+    pub(super) fn enter(&self) -> io::Result<WriteTurn<'_>> {
         lock(&self.turn)?;
-        Ok(Turn(&self.turn))
+        Ok(WriteTurn(&self.turn))
     }
 
     /// Waits until commit number `own` is on the disk.
@@ -103,9 +103,9 @@ impl Queue {
 }
 
 /// The right to write, until it is dropped.
-pub(super) struct Turn<'a>(&'a File);
+pub(super) struct WriteTurn<'a>(&'a File);
 
-impl Turn<'_> {
+impl WriteTurn<'_> {
     /// Counts a commit, and gives its number. Processes that follow the journal notice this change of the file.
     pub(super) fn committed(&self) -> io::Result<u64> {
         let own = number(self.0, COMMITTED)? + 1;
@@ -114,7 +114,7 @@ impl Turn<'_> {
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for WriteTurn<'_> {
     fn drop(&mut self) {
         let _ = flock(self.0, FlockOperation::Unlock);
     }

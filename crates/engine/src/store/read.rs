@@ -16,12 +16,12 @@ use dacapo_core::{
 use jiff::Timestamp;
 use rusqlite::{OptionalExtension, Row as SqlRow, Transaction, params};
 
-use super::{Kind, Store, StoreError, checkpoint::JournalHash};
+use super::{JournalMachine, Store, StoreError, checkpoint::JournalHash};
 use crate::process::identity::{Identity, host};
 
 /// A stream as its row has it.
 #[derive(Clone, Debug)]
-pub struct Row<M: Kind> {
+pub struct Row<M: JournalMachine> {
     pub view: M::View,
     /// The process that writes the stream, or wrote it last.
     pub owner: Identity,
@@ -55,7 +55,7 @@ pub type WorkflowRow = Row<WorkflowMachine>;
 
 pub type TaskRow = Row<TaskMachine>;
 
-impl<M: Kind> Row<M> {
+impl<M: JournalMachine> Row<M> {
     /// Whether the stream is not over, and its owner is alive or it needs none.
     pub fn is_running(&self) -> bool {
         !M::is_over(&self.view) && (!M::needs_owner(&self.view) || self.is_owned())
@@ -78,14 +78,14 @@ impl<M: Kind> Row<M> {
 
 /// A recorded event of any kind of stream.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Fact {
+pub enum AnyEvent {
     Loop(Box<Envelope>),
     Run(RunEnvelope),
     Workflow(WorkflowEnvelope),
     Task(TaskEnvelope),
 }
 
-impl Fact {
+impl AnyEvent {
     /// Its place in the journal.
     pub fn seq(&self) -> u64 {
         match self {
@@ -99,7 +99,7 @@ impl Fact {
 
 /// Whose events to read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Scope {
+pub enum EventScope {
     All,
     Loop(LoopId),
     /// The events of a run and of its loops.
@@ -127,13 +127,13 @@ impl Store {
     /// no statement is open while `take` runs.
     pub fn each_fact<E: From<StoreError>>(
         &self,
-        scope: &Scope,
+        scope: &EventScope,
         mut from: u64,
-        mut take: impl FnMut(Fact) -> Result<(), E>,
+        mut take: impl FnMut(AnyEvent) -> Result<(), E>,
     ) -> Result<(), E> {
         loop {
             let (page, failed) = self.facts(scope, from)?;
-            let last = page.last().map(Fact::seq);
+            let last = page.last().map(AnyEvent::seq);
             let is_all = page.len() < PAGE;
             page.into_iter().try_for_each(&mut take)?;
             // What comes before an event that cannot be read is handed over.
@@ -148,7 +148,11 @@ impl Store {
     }
 
     /// The next facts of `scope`, from `from` on, up to the first that cannot be read.
-    fn facts(&self, scope: &Scope, from: u64) -> Result<(Vec<Fact>, Option<StoreError>), StoreError> {
+    fn facts(
+        &self,
+        scope: &EventScope,
+        from: u64,
+    ) -> Result<(Vec<AnyEvent>, Option<StoreError>), StoreError> {
         let sql = |tables: &str, which: &str| {
             format!(
                 "SELECT {EVENT}, s.kind FROM {tables} WHERE e.seq >= ?1 AND s.kind IN ('loop', 'run', 'workflow', 'task') AND {which}
@@ -160,14 +164,14 @@ impl Store {
         const ALL: &str = "events e CROSS JOIN streams s ON s.key = e.stream";
         const ONE: &str = "streams s CROSS JOIN events e ON e.stream = s.key";
         let (sql, one, unit) = match scope {
-            Scope::All => (sql(ALL, "?2 IS NULL AND ?3 IS NULL"), None, None),
-            Scope::Loop(id) => {
+            EventScope::All => (sql(ALL, "?2 IS NULL AND ?3 IS NULL"), None, None),
+            EventScope::Loop(id) => {
                 (sql(ONE, "s.id = ?2 AND s.kind = 'loop' AND ?3 IS NULL"), Some(id.as_str()), None)
             }
-            Scope::Run(run) => {
+            EventScope::Run(run) => {
                 (sql(ONE, "(s.id = ?2 OR s.run = ?2) AND ?3 IS NULL"), Some(run.as_str()), None)
             }
-            Scope::Unit(run, unit) => (
+            EventScope::Unit(run, unit) => (
                 sql(ALL, "((s.id = ?2 AND e.subject = ?3) OR (s.run = ?2 AND s.task = ?3))"),
                 Some(run.as_str()),
                 Some(unit.as_str()),
@@ -176,10 +180,10 @@ impl Store {
         let rows: Vec<(Raw, String)> =
             self.query(&sql, params![place(from), one, unit], |row| Ok((Raw::of(row)?, row.get(5)?)))?;
         let read = |(raw, kind): (Raw, String)| match kind.as_str() {
-            RunMachine::NAME => raw.envelope::<RunMachine>().map(Fact::Run),
-            WorkflowMachine::NAME => raw.envelope::<WorkflowMachine>().map(Fact::Workflow),
-            TaskMachine::NAME => raw.envelope::<TaskMachine>().map(Fact::Task),
-            _ => raw.envelope::<LoopMachine>().map(Box::new).map(Fact::Loop),
+            RunMachine::NAME => raw.envelope::<RunMachine>().map(AnyEvent::Run),
+            WorkflowMachine::NAME => raw.envelope::<WorkflowMachine>().map(AnyEvent::Workflow),
+            TaskMachine::NAME => raw.envelope::<TaskMachine>().map(AnyEvent::Task),
+            _ => raw.envelope::<LoopMachine>().map(Box::new).map(AnyEvent::Loop),
         };
         let (mut facts, mut failed) = (Vec::with_capacity(rows.len()), None);
         for fact in rows.into_iter().map(read) {
@@ -195,7 +199,7 @@ impl Store {
     }
 
     /// Hands over the events of one stream from `from` on, in order, at most `limit` of them.
-    pub(super) fn each<M: Kind>(
+    pub(super) fn each<M: JournalMachine>(
         &self,
         id: &M::Id,
         from: u64,
@@ -206,7 +210,7 @@ impl Store {
     }
 
     /// As [`Store::each`], each event as it was written, with the hash that it carries.
-    pub(super) fn each_raw<M: Kind>(
+    pub(super) fn each_raw<M: JournalMachine>(
         &self,
         id: &M::Id,
         from: u64,
@@ -287,7 +291,7 @@ impl Store {
         })
     }
 
-    pub(super) fn first<M: Kind>(&self, id: &M::Id) -> Result<Option<M::Envelope>, StoreError> {
+    pub(super) fn first<M: JournalMachine>(&self, id: &M::Id) -> Result<Option<M::Envelope>, StoreError> {
         let sql = format!(
             "SELECT {EVENT} FROM streams s CROSS JOIN events e ON e.stream = s.key
              WHERE s.id = ?1 AND s.kind = ?2 ORDER BY e.seq LIMIT 1"
@@ -451,7 +455,7 @@ impl Store {
 
     /// Streams that have no end, that have recorded something since `since`, or that have waited for a person since
     /// `waiting_since`; oldest first.
-    pub(crate) fn standing<M: Kind>(
+    pub(crate) fn standing<M: JournalMachine>(
         &self,
         since: Timestamp,
         waiting_since: Timestamp,
@@ -630,7 +634,7 @@ impl Store {
 
     // --- rows -----------------------------------------------------------------------------------------------
 
-    pub(super) fn rows<M: Kind>(
+    pub(super) fn rows<M: JournalMachine>(
         &self,
         which: &str,
         params: impl rusqlite::Params,
@@ -684,7 +688,7 @@ impl Raw {
         ChainedEvent { seq: self.seq, at: self.at, subject: self.subject.as_deref(), body: &self.body }
     }
 
-    pub(super) fn envelope<M: Kind>(&self) -> Result<M::Envelope, StoreError> {
+    pub(super) fn envelope<M: JournalMachine>(&self) -> Result<M::Envelope, StoreError> {
         let Self { seq, at, id, subject, body } = self;
         let seq = *seq;
         let unreadable = |why| StoreError::Unreadable { seq, why };
@@ -705,7 +709,7 @@ pub(super) fn loop_rows_in(
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
-fn stream_row<M: Kind>(row: &SqlRow<'_>) -> rusqlite::Result<Row<M>> {
+fn stream_row<M: JournalMachine>(row: &SqlRow<'_>) -> rusqlite::Result<Row<M>> {
     Ok(Row { view: json(row, 0)?, owner: owner(row, 1)?, lease: lease(row, 4)? })
 }
 

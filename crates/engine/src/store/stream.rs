@@ -19,7 +19,7 @@ use jiff::Timestamp;
 use rusqlite::{Transaction, params};
 
 use super::{
-    Kind, Store, StoreError,
+    JournalMachine, Store, StoreError,
     chain::{StreamRow, edited},
     checkpoint::{self, JournalHash, SinceCheckpoint},
     read::to_json,
@@ -63,7 +63,7 @@ const INSERT: &str =
 pub(super) const STATEMENTS: [&str; 4] = [BEGIN, NEXT, INSERT, MOVE];
 
 /// A stream, as the process that writes it holds it.
-pub struct Stream<M: Kind> {
+pub struct Stream<M: JournalMachine> {
     id: M::Id,
     place: StreamEnd,
     state: M::State,
@@ -467,12 +467,12 @@ fn lease_from(now: Timestamp) -> i64 {
     now.as_microsecond().saturating_add(LEASE.as_micros() as i64)
 }
 
-fn overtaken<M: Kind>(id: &M::Id) -> StoreError {
+fn overtaken<M: JournalMachine>(id: &M::Id) -> StoreError {
     StoreError::Overtaken { kind: M::NAME, id: id.to_string() }
 }
 
 /// Takes secrets out of events before they are recorded, applied and published. All events come through here.
-fn without_secrets<M: Kind>(events: Vec<M::Event>) -> Result<Vec<M::Event>, StoreError> {
+fn without_secrets<M: JournalMachine>(events: Vec<M::Event>) -> Result<Vec<M::Event>, StoreError> {
     let redacted: Result<_, serde_json::Error> = events.into_iter().map(M::without_secrets).collect();
     redacted.map_err(|error| super::read::unwritable(&error))
 }
@@ -482,7 +482,7 @@ fn next_seq(transaction: &Transaction<'_>) -> Result<i64, StoreError> {
     Ok(transaction.prepare_cached(NEXT)?.query_row([], |row| row.get(0))?)
 }
 
-fn placed<M: Kind>(id: &M::Id, at: Timestamp, first: i64, events: &[M::Event]) -> Vec<M::Envelope> {
+fn placed<M: JournalMachine>(id: &M::Id, at: Timestamp, first: i64, events: &[M::Event]) -> Vec<M::Envelope> {
     // The database keeps whole microseconds; so do events that are shown live.
     let at = Timestamp::from_microsecond(at.as_microsecond()).unwrap_or(at);
     let placed = |(seq, event): (i64, &M::Event)| M::placed(id, seq.cast_unsigned(), at, event.clone());
@@ -498,7 +498,7 @@ struct Written<'a> {
 }
 
 /// The events as they are written, each with its hash. `hash` is that of all events before them, `link` that of the last one.
-fn written<'a, M: Kind>(
+fn written<'a, M: JournalMachine>(
     id: &M::Id,
     first: i64,
     at: Timestamp,
@@ -533,7 +533,7 @@ fn insert(
 }
 
 /// Signs the receipts among the events, and keeps the statements beside them.
-fn attest<'a, M: Kind>(
+fn attest<'a, M: JournalMachine>(
     transaction: &Transaction<'_>,
     events: &[M::Event],
     written: &[Written<'_>],

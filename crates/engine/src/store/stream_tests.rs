@@ -21,7 +21,7 @@ use dacapo_core::{
 };
 
 use super::{
-    super::{Scope, queue},
+    super::{EventScope, queue},
     *,
 };
 use crate::{observer::NoObserver, scheduler::close_dead_runs};
@@ -66,12 +66,12 @@ fn fold(events: &[RunEnvelope]) -> <RunMachine as Machine>::State {
 fn all_of_runs(store: &Store) -> Vec<RunEnvelope> {
     let mut events = Vec::new();
     let take = |fact| {
-        if let super::super::Fact::Run(envelope) = fact {
+        if let super::super::AnyEvent::Run(envelope) = fact {
             events.push(envelope);
         }
         Ok::<_, StoreError>(())
     };
-    store.each_fact(&Scope::All, 0, take).unwrap();
+    store.each_fact(&EventScope::All, 0, take).unwrap();
     events
 }
 
@@ -193,20 +193,20 @@ fn runs_and_loops_count_in_one_row_and_are_read_back_as_they_were() {
     assert_eq!(store.run_events(&run("r1"), 0).unwrap(), events);
     assert_eq!(store.run_events(&run("r1"), 2).unwrap(), second);
     assert_eq!(store.run_events(&run("r2"), 0).unwrap(), []);
-    let places = |scope: Scope, from: u64| -> Vec<u64> {
+    let places = |scope: EventScope, from: u64| -> Vec<u64> {
         let mut places = Vec::new();
-        let take = |fact: super::super::Fact| {
+        let take = |fact: super::super::AnyEvent| {
             places.push(fact.seq());
             Ok::<_, StoreError>(())
         };
         store.each_fact(&scope, from, take).unwrap();
         places
     };
-    assert_eq!(places(Scope::All, 2), [2, 3, 4, 5]);
-    assert_eq!(places(Scope::Run(run("r1")), 0), [1, 2, 3, 5], "not those of other runs");
-    assert_eq!(places(Scope::Unit(run("r1"), unit("a")), 0), [2, 3, 5]);
-    assert_eq!(places(Scope::Unit(run("r1"), unit("b")), 0), [0; 0]);
-    assert_eq!(places(Scope::Loop(id), 3), [5]);
+    assert_eq!(places(EventScope::All, 2), [2, 3, 4, 5]);
+    assert_eq!(places(EventScope::Run(run("r1")), 0), [1, 2, 3, 5], "not those of other runs");
+    assert_eq!(places(EventScope::Unit(run("r1"), unit("a")), 0), [2, 3, 5]);
+    assert_eq!(places(EventScope::Unit(run("r1"), unit("b")), 0), [0; 0]);
+    assert_eq!(places(EventScope::Loop(id), 3), [5]);
     let project: ProjectId = "p".parse().unwrap();
     let places = |after| -> Vec<(String, u64)> {
         let of_units = store.loops_of_units(&project, after).unwrap();

@@ -25,10 +25,10 @@ use rustix::pipe::{PipeFlags, pipe_with};
 
 use super::{
     SuperviseError, Supervisor,
-    work::{Work, WorkKind, pipe},
+    work::{SupervisedProcess, WorkKind, pipe},
 };
 use crate::{
-    process::{KeeperLink, KeptCommand, KeptEnd, Report, identity, identity::Identity},
+    process::{KeeperLink, KeeperReport, KeptCommand, KeptEnd, identity, identity::Identity},
     store::Channel,
 };
 
@@ -175,7 +175,8 @@ impl Supervisor<'_> {
         talk.flush();
         let [out, err] = pipes;
         let limits = (order.limit, order.idle);
-        let mut work = Work::new(listen(), vec![(Channel::Stdout, out), (Channel::Stderr, err)], limits);
+        let mut work =
+            SupervisedProcess::new(listen(), vec![(Channel::Stdout, out), (Channel::Stderr, err)], limits);
         let settings = self.started.policy.agent.at(order.agent).acp.clone().unwrap_or_default();
         work.opens_until = Some(Instant::now() + settings.opening_timeout.std());
         work.stays = true;
@@ -237,7 +238,7 @@ impl Supervisor<'_> {
     /// Does what follows from what the agent said, and says what it has not taken yet.
     pub(super) fn converse(&mut self) -> Result<(), SuperviseError> {
         let grace = self.started.policy.pace.kill_grace;
-        let Some(Work { talk: Some(talk), .. }) = &mut self.work else { return Ok(()) };
+        let Some(SupervisedProcess { talk: Some(talk), .. }) = &mut self.work else { return Ok(()) };
         for step in std::mem::take(&mut talk.steps) {
             let Some(work) = &mut self.work else { return Ok(()) };
             let is_being_ended = work.is_being_ended();
@@ -274,7 +275,7 @@ impl Supervisor<'_> {
                 }
             }
         }
-        if let Some(Work { talk: Some(talk), .. }) = &mut self.work {
+        if let Some(SupervisedProcess { talk: Some(talk), .. }) = &mut self.work {
             talk.flush();
         }
         Ok(())
@@ -287,8 +288,8 @@ impl Supervisor<'_> {
         let is_at_work = self.work.as_ref().is_some_and(|work| work.stays);
         match report {
             // It was guarded before anything was started.
-            Ok(Some(Report::Guarded(_))) => {}
-            Ok(Some(Report::Awake)) => {
+            Ok(Some(KeeperReport::Guarded(_))) => {}
+            Ok(Some(KeeperReport::Awake)) => {
                 if let Some(work) = self.work.as_mut().filter(|work| work.stays && !work.is_being_ended()) {
                     work.opens_until = None;
                     if let Some(talk) = &mut work.talk {
@@ -297,18 +298,18 @@ impl Supervisor<'_> {
                     }
                 }
             }
-            Ok(Some(Report::Rested(leftovers))) => {
+            Ok(Some(KeeperReport::Rested(leftovers))) => {
                 if is_at_work {
                     self.work_ended(KeptEnd { code: None, signal: None, leftovers });
                 }
             }
-            Ok(Some(Report::Ended(end))) => {
+            Ok(Some(KeeperReport::Ended(end))) => {
                 self.resident = None;
                 if is_at_work {
                     self.work_ended(end);
                 }
             }
-            Ok(Some(Report::NotStarted(errno))) => {
+            Ok(Some(KeeperReport::NotStarted(errno))) => {
                 self.resident = None;
                 if is_at_work {
                     self.work_not_started(errno);

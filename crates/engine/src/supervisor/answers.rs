@@ -8,7 +8,7 @@ use std::{
 use dacapo_core::{
     agent::{
         Format,
-        transcript::{OutputEvent, Said, Transcript},
+        transcript::{OutputEvent, Transcript, TranscriptEntry},
     },
     event::{LoopEvent, LoopStarted, OutputMarks},
     ids::LoopId,
@@ -66,13 +66,13 @@ pub(crate) fn said(
     agent: &str,
     begin: OutputMarks,
     end: OutputMarks,
-) -> Vec<Said> {
+) -> Vec<TranscriptEntry> {
     let index = started.policy.agent.index_of(agent).unwrap_or(0);
     let format = started.policy.agent.at(index).format;
     if format == Format::Text {
         let printed = kept_output(home, id, started, Channel::Stdout, begin.stdout, end.stdout);
         let text = readable(&printed.unwrap_or_default()).trim().to_owned();
-        return if text.is_empty() { Vec::new() } else { vec![Said::Assistant { text }] };
+        return if text.is_empty() { Vec::new() } else { vec![TranscriptEntry::Assistant { text }] };
     }
     let mut found = Vec::new();
     let runs = home.runs(&started.project, &started.task);
@@ -82,7 +82,7 @@ pub(crate) fn said(
     }
     let mut kept = file.take(end.stdout.saturating_sub(begin.stdout));
     let mut transcript = Transcript::new(format);
-    let mut heard = |event: OutputEvent<'_>| found.extend(Said::of(event));
+    let mut heard = |event: OutputEvent<'_>| found.extend(TranscriptEntry::of(event));
     let mut buffer = vec![0; CHUNK];
     while let Ok(read @ 1..) = kept.read(&mut buffer) {
         transcript.push(&buffer[..read], &mut heard);

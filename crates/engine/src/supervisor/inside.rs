@@ -23,7 +23,7 @@ use crate::{
     inside::{
         child,
         protocol::{Ask, AskAnswer, AskRefusal, BusName, LoopAbout, LoopRecord, StartChild, Watched, Words},
-        server::{Asked, Asker},
+        server::{Asker, ReceivedAsk},
     },
     secrets::secrets,
     store::{Channel, LoopRow, Segments, StoreError},
@@ -61,7 +61,7 @@ impl Supervisor<'_> {
         }
         let resident = self.resident.as_ref().map(Resident::pid);
         let keepers: Vec<u32> = std::iter::once(self.keeper.pid()).chain(resident).collect();
-        for Asked { by, ask, fds } in self.server.turn(&keepers) {
+        for ReceivedAsk { by, ask, fds } in self.server.turn(&keepers) {
             match self.answer_to(by, ask, fds).unwrap_or_else(AskAnswer::Refused) {
                 AskAnswer::Watching => self.server.watch(by),
                 answer => self.server.answer(by, &answer, answer != AskAnswer::Started),

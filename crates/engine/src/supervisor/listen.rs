@@ -8,7 +8,7 @@ use dacapo_core::{
         AgentCommand, Format,
         catalog::UsageReporting,
         outcome::{ProcessEnd, outcome},
-        transcript::{OutputEvent, OutputSummary, Said, Transcript},
+        transcript::{OutputEvent, OutputSummary, Transcript, TranscriptEntry},
     },
     event::{Outcome, Spend, Usage},
     judge::promise::{Detection, PromiseDetector},
@@ -85,7 +85,12 @@ impl Listener {
     }
 
     /// Takes in what it printed; `show` gets what events say.
-    pub(super) fn stdout(&mut self, bytes: &[u8], now: Instant, mut show: Option<&mut dyn FnMut(Said)>) {
+    pub(super) fn stdout(
+        &mut self,
+        bytes: &[u8],
+        now: Instant,
+        mut show: Option<&mut dyn FnMut(TranscriptEntry)>,
+    ) {
         let Some(transcript) = &mut self.transcript else {
             return self.detector.push(bytes);
         };
@@ -105,7 +110,7 @@ impl Listener {
                 _ => {}
             }
             if let Some(show) = &mut show
-                && let Some(said) = Said::of(heard)
+                && let Some(said) = TranscriptEntry::of(heard)
             {
                 show(said);
             }

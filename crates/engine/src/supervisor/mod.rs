@@ -61,7 +61,7 @@ use self::{
     timers::Timers,
     trial::Trial,
     verdict::GateCheckout,
-    work::Work,
+    work::SupervisedProcess,
 };
 use crate::{
     bus::Bus,
@@ -70,9 +70,9 @@ use crate::{
     goalposts::{Extras, WatchedGoalposts},
     guard::Guard,
     home::Home,
-    inside::server::Server,
+    inside::server::InsideServer,
     observer::Observer,
-    process::{KeeperLink, Report},
+    process::{KeeperLink, KeeperReport},
     signals::{ArrivedSignal, Signals},
     snapshots::{Folder, Workspace},
     store::{Arrival, Segments, Store, StoreError, Stream, TaskLock},
@@ -122,7 +122,7 @@ pub(crate) struct Supervisor<'a> {
     links: Option<LinksAtStart>,
     _lock: TaskLock,
     /// What the agent asks through.
-    server: Server,
+    server: InsideServer,
     /// What the processes that wait for news below the agent wait for.
     watch: Option<Watch>,
     children: ChildProcesses,
@@ -153,7 +153,7 @@ pub(crate) struct Supervisor<'a> {
     awaits_trial: Option<Input>,
     observer: &'a mut dyn Observer,
     inbox: VecDeque<Arrival<Input>>,
-    work: Option<Work>,
+    work: Option<SupervisedProcess>,
     timers: Timers,
     /// The programs of the policy's agent and then of its fallbacks.
     programs: Vec<PathBuf>,
@@ -359,7 +359,7 @@ impl Supervisor<'_> {
     }
 
     fn poll(&mut self) -> Result<Ready, SuperviseError> {
-        let work = self.work.as_ref().and_then(Work::deadline);
+        let work = self.work.as_ref().and_then(SupervisedProcess::deadline);
         let renewal = Some(self.stream.renewal_is_due_at());
         let deadlines = [
             self.timers.next(),
@@ -511,12 +511,12 @@ impl Supervisor<'_> {
         }
     }
 
-    fn reported(&mut self, report: &Report) {
+    fn reported(&mut self, report: &KeeperReport) {
         match report {
-            Report::NotStarted(errno) => self.work_not_started(*errno),
-            Report::Ended(end) => self.work_ended(*end),
+            KeeperReport::NotStarted(errno) => self.work_not_started(*errno),
+            KeeperReport::Ended(end) => self.work_ended(*end),
             // Only an agent that stays is woken and put to rest, by another keeper.
-            Report::Awake | Report::Rested(_) | Report::Guarded(_) => {}
+            KeeperReport::Awake | KeeperReport::Rested(_) | KeeperReport::Guarded(_) => {}
         }
     }
 

@@ -21,7 +21,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use crate::{
     agents::{SignedIn, agent_folder, signed_in_with},
     home::Home,
-    process::{KeeperLink, KeptCommand, Report},
+    process::{KeeperLink, KeeperReport, KeptCommand},
     proof::fresh_id,
     scratch::Scratch,
 };
@@ -133,13 +133,13 @@ impl SignInCheck {
             return (self.deadline <= now).then_some(None);
         }
         match self.keeper.receive() {
-            Ok(Some(Report::Ended(end))) => {
+            Ok(Some(KeeperReport::Ended(end))) => {
                 self.read();
                 let [stdout, stderr] = self.said.each_ref().map(|said| readable(said));
                 Some(end.code.and_then(|code| self.question.signed_out(code, &stdout, &stderr)))
             }
-            Ok(Some(Report::Awake | Report::Rested(_) | Report::Guarded(_))) => None,
-            Ok(Some(Report::NotStarted(_)) | None) | Err(_) => Some(None),
+            Ok(Some(KeeperReport::Awake | KeeperReport::Rested(_) | KeeperReport::Guarded(_))) => None,
+            Ok(Some(KeeperReport::NotStarted(_)) | None) | Err(_) => Some(None),
         }
     }
 

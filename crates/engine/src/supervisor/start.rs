@@ -37,7 +37,7 @@ use crate::{
     guard::{Guard, OwnRefs, StartingKeeper},
     health,
     home::{Home, make_dir, write_private},
-    inside::server::Server,
+    inside::server::InsideServer,
     observer::Observer,
     process::{KeeperLink, Programs, identity::Identity},
     repository::Repository,
@@ -222,7 +222,7 @@ pub fn run(home: &Home, new: CheckedLoop, observer: &mut dyn Observer) -> Result
     let branch = at_start.base.as_ref().and_then(|base| base.branch.as_deref());
     let mut server = None;
     let get_ready = || {
-        server = Some(Server::listen(home, &id));
+        server = Some(InsideServer::listen(home, &id));
         store.get_ready();
     };
     let (keeper, held) =
@@ -354,7 +354,7 @@ pub fn resume(home: &Home, wanted: ResumeLoop, observer: &mut dyn Observer) -> R
     let branch = started.sandbox.as_ref().and_then(|held| held.branch.as_deref());
     let mut server = None;
     let get_ready = || {
-        server = Some(Server::listen(home, &id));
+        server = Some(InsideServer::listen(home, &id));
         store.get_ready();
     };
     let (keeper, held) =
@@ -412,7 +412,7 @@ pub(super) struct SupervisorParts<'a> {
     pub(super) gate_runners: Vec<(String, Vec<Runner>)>,
     pub(super) sign_in: Option<SignInCheck>,
     /// What the agent asks through, if it listens already.
-    pub(super) server: Option<Server>,
+    pub(super) server: Option<InsideServer>,
 }
 
 impl<'a> SupervisorParts<'a> {
@@ -444,7 +444,7 @@ impl<'a> SupervisorParts<'a> {
                 workspace.links(parent.is_none_or(|parent| *parent == started.workspace))
             }),
             guard: self.guard,
-            server: self.server.unwrap_or_else(|| Server::listen(self.home, &listening)),
+            server: self.server.unwrap_or_else(|| InsideServer::listen(self.home, &listening)),
             watch: None,
             children: Default::default(),
             signals: self.signals,

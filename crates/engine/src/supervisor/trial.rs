@@ -15,7 +15,7 @@ use dacapo_core::{
     duration::Millis,
     event::{GateResult, TriedGate},
     goalposts::{
-        MustFailSearch, MustFailTest, Place, ReportReader, Runner, TestReport, ends_as_its_tests_do,
+        FailurePlace, MustFailSearch, MustFailTest, ReportReader, Runner, TestReport, ends_as_its_tests_do,
         use_of_checkout,
     },
     judge::{
@@ -39,7 +39,7 @@ use crate::{
     checkouts::{self, Removal},
     goalposts::{Stamp, rewritten},
     must_fail::MustFailFiles,
-    process::{KeeperLink, KeptCommand, Report, find_program},
+    process::{KeeperLink, KeeperReport, KeptCommand, find_program},
     proof::fresh_id,
     scratch::Scratch,
     secrets::secrets,
@@ -283,13 +283,13 @@ impl Supervisor<'_> {
             return Ok(());
         }
         match trial.keeper.receive() {
-            Ok(Some(Report::Ended(end))) => {
+            Ok(Some(KeeperReport::Ended(end))) => {
                 trial.read();
                 self.gate_was_tried(end.code)?;
             }
-            Ok(Some(Report::NotStarted(_))) => self.gate_was_tried(None)?,
+            Ok(Some(KeeperReport::NotStarted(_))) => self.gate_was_tried(None)?,
             // What a keeper says of an agent that stays.
-            Ok(Some(Report::Awake | Report::Rested(_) | Report::Guarded(_))) => {}
+            Ok(Some(KeeperReport::Awake | KeeperReport::Rested(_) | KeeperReport::Guarded(_))) => {}
             // Nothing is known of the gates then.
             Ok(None) | Err(_) => self.end_trial(),
         }
@@ -373,7 +373,7 @@ impl Supervisor<'_> {
         let Some(trial) = &mut self.trial else { return Ok(()) };
         let folder = trial.checkout.path().join("files");
         if !tests.is_empty() && runs < MUST_FAIL_RUNS {
-            let put = trial.must_fail_files.put(&folder, &tests, Place::Early);
+            let put = trial.must_fail_files.put(&folder, &tests, FailurePlace::Early);
             let known = (tried.clone(), noticed.clone());
             let started = put.and_then(|search| {
                 let must_fail = MustFailTrial { tried, search, waiting: tests, noticed, runs };

@@ -16,7 +16,7 @@ use super::{
 use crate::{
     checkouts,
     home::Home,
-    inside::server::Server,
+    inside::server::InsideServer,
     observer::NoObserver,
     process::leftovers,
     scratch::Scratch,
@@ -125,7 +125,7 @@ pub(super) fn bury(
     }
     let id = stream.id().clone();
     let grace = stream.state().started.as_ref().map_or(Millis(0), |started| started.policy.pace.kill_grace);
-    Server::clear(home, &id);
+    InsideServer::clear(home, &id);
     leftovers::end(&id, home.path())
         .and_then(|()| leftovers::await_keepers(&id, &home.database(), grace.std()))
         .map_err(|source| SuperviseError::Io {

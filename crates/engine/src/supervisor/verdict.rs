@@ -11,7 +11,7 @@ use std::{
 use dacapo_core::{
     duration::Millis,
     event::{Examination, ForbiddenChange, GatePlace, GateRole, Look, LoopStarted, ProtectedFile},
-    goalposts::{MovedGoalpost, MustFailRun, MustFailSearch, Place},
+    goalposts::{FailurePlace, MovedGoalpost, MustFailRun, MustFailSearch},
     ids::LoopId,
     judge::{
         evidence::{needs_words, verify_claim},
@@ -36,7 +36,7 @@ use crate::{
     repository::Repository,
     safe_open::leads_elsewhere,
     scratch::Scratch,
-    snapshots::{Change, ChangeKind, CommitOutcome, Workspace, listed},
+    snapshots::{ChangeKind, CommitOutcome, PathChange, Workspace, listed},
 };
 
 /// How many changed paths are named for people.
@@ -233,7 +233,7 @@ impl Supervisor<'_> {
             true => changes.iter().map(|change| &change.path[..]).filter(|path| is_source(path)).collect(),
             false => Vec::new(),
         };
-        let watched: Vec<&Change> = changes
+        let watched: Vec<&PathChange> = changes
             .iter()
             .filter(|change| {
                 let path = String::from_utf8_lossy(&change.path);
@@ -475,7 +475,7 @@ impl Supervisor<'_> {
             }
         };
         let folder = checkout.folder();
-        Ok(Some(checkout.must_fail.put(&folder, &tests, Place::Late)?))
+        Ok(Some(checkout.must_fail.put(&folder, &tests, FailurePlace::Late)?))
     }
 
     /// Makes the goalposts in the checkout of a gate read-only while it runs, and notes what they are. A gate that is tried again may
@@ -718,7 +718,10 @@ fn as_at_start(
 }
 
 /// Changes with what their files held before and hold now.
-fn changed_files<'a>(changes: &[&Change], [old, new]: &'a [Vec<Option<Vec<u8>>>; 2]) -> Vec<ChangedFile<'a>> {
+fn changed_files<'a>(
+    changes: &[&PathChange],
+    [old, new]: &'a [Vec<Option<Vec<u8>>>; 2],
+) -> Vec<ChangedFile<'a>> {
     let mut files = Vec::new();
     for (change, (old, new)) in changes.iter().zip(old.iter().zip(new)) {
         let path = String::from_utf8_lossy(&change.path).into_owned();

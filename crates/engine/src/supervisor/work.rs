@@ -10,7 +10,10 @@ use std::{
 };
 
 use dacapo_core::{
-    agent::{PromptDelivery, agent_environment, outcome::ProcessEnd, transcript::Said},
+    agent::{
+        EnvironmentVariable, PromptDelivery, agent_environment, outcome::ProcessEnd,
+        transcript::TranscriptEntry,
+    },
     duration::Millis,
     event::{AgentExit, GateRole, Look, Outcome, Spend},
     goalposts::{MustFailSearch, ReportReader},
@@ -46,9 +49,6 @@ use crate::{
     store::{Channel, KEPT_PER_ATTEMPT, Segments},
 };
 
-/// A name and a value of an environment.
-type Variable = (OsString, OsString);
-
 /// How much of what was posted during a run is read: agents write to the bus as they like.
 const MESSAGES: u64 = 4 << 20;
 
@@ -59,7 +59,7 @@ const TAKE_STOCK: Duration = Duration::from_millis(500);
 const ROOM: usize = 1 << 20;
 
 /// A running process, as its supervisor sees it.
-pub(super) struct Work {
+pub(super) struct SupervisedProcess {
     job: WorkKind,
     pipes: Vec<Pipe>,
     since: Instant,
@@ -186,7 +186,7 @@ impl Keeping<'_> {
     }
 }
 
-impl Work {
+impl SupervisedProcess {
     /// Something that has just been started and prints on these.
     pub(super) fn new(
         job: WorkKind,
@@ -486,7 +486,8 @@ impl Supervisor<'_> {
         drop((stdin, out_end, err_end));
         let of_errors = if output == Channel::Stdout { Channel::Stderr } else { output };
         let outputs = std::iter::once((output, out)).chain(err.map(|err| (of_errors, err)));
-        self.work = Some(Work { talk, ..Work::new(listen(), outputs.collect(), limits) });
+        self.work =
+            Some(SupervisedProcess { talk, ..SupervisedProcess::new(listen(), outputs.collect(), limits) });
         if sent.is_err() {
             return self.keeper_lost();
         }
@@ -510,7 +511,7 @@ impl Supervisor<'_> {
     }
 
     /// What a check finds in its environment.
-    pub(super) fn gate_environment(&self, iteration: u32) -> Vec<Variable> {
+    pub(super) fn gate_environment(&self, iteration: u32) -> Vec<EnvironmentVariable> {
         let given = &self.started.policy.gates.environment;
         let mut env = self.environment(iteration, dacapo_core::agent::gate_environment, false);
         // Work that is right only below dacapo is not right: nothing tells the tested code that this is a check.
@@ -526,9 +527,9 @@ impl Supervisor<'_> {
     fn environment(
         &self,
         iteration: u32,
-        filter: impl Fn(&[Variable], &[(&str, &OsStr)]) -> Vec<Variable>,
+        filter: impl Fn(&[EnvironmentVariable], &[(&str, &OsStr)]) -> Vec<EnvironmentVariable>,
         is_agent: bool,
-    ) -> Vec<Variable> {
+    ) -> Vec<EnvironmentVariable> {
         let started = &self.started;
         let folder = self.task_folder();
         let bus = self.home.task_bus(&started.project, &started.task);
@@ -615,7 +616,7 @@ impl Supervisor<'_> {
                 let observer = &mut *self.observer;
                 match pipe.channel {
                     Channel::Stdout if observer.sees_output() => {
-                        let mut show = |said: Said| {
+                        let mut show = |said: TranscriptEntry| {
                             let said = said.map(|text| secrets().redact(text).into_owned());
                             observer.said(&Channel::Stdout, &said);
                         };
@@ -634,8 +635,8 @@ impl Supervisor<'_> {
                 match &mut gate.asked {
                     // The first pipe is its standard output.
                     Some(AskedAgent { listener, words }) if at == 0 => {
-                        let mut keep = |said: Said| {
-                            if let Said::Assistant { text } = said {
+                        let mut keep = |said: TranscriptEntry| {
+                            if let TranscriptEntry::Assistant { text } = said {
                                 observe::keep_tail(words, secrets().redact(&text).as_bytes());
                                 observe::keep_tail(words, b"\n");
                             }
@@ -664,7 +665,9 @@ impl Supervisor<'_> {
     /// Tells the machine what the running agent has used: at once if that breaks a budget, or if other loops draw on
     /// it too, else now and then. Tells every loop that its provider answers.
     pub(super) fn take_stock(&mut self, now: Instant) -> Result<(), SuperviseError> {
-        let Some(Work { job: WorkKind::Agent { listener, .. }, .. }) = &self.work else { return Ok(()) };
+        let Some(SupervisedProcess { job: WorkKind::Agent { listener, .. }, .. }) = &self.work else {
+            return Ok(());
+        };
         let (has_answered, news) = (listener.has_answered(), listener.news());
         if let Some(spend) = news {
             let shared = self.shared_spend(&spend)?;
@@ -672,7 +675,7 @@ impl Supervisor<'_> {
             if (is_due
                 || self.started.policy.limits.shares_budgets()
                 || is_broke(self.stream.state(), &spend, &shared))
-                && let Some(Work { job: WorkKind::Agent { listener, .. }, .. }) = &mut self.work
+                && let Some(SupervisedProcess { job: WorkKind::Agent { listener, .. }, .. }) = &mut self.work
             {
                 listener.told(spend);
                 let (model, is_unpriced) = (listener.model(), listener.is_unpriced());
@@ -689,7 +692,9 @@ impl Supervisor<'_> {
     /// When what is not told yet must be.
     pub(super) fn stock_is_due_at(&self) -> Option<Instant> {
         match &self.work {
-            Some(Work { job: WorkKind::Agent { listener, .. }, .. }) if listener.news().is_some() => {
+            Some(SupervisedProcess { job: WorkKind::Agent { listener, .. }, .. })
+                if listener.news().is_some() =>
+            {
                 self.next_stock
             }
             _ => None,
@@ -750,7 +755,9 @@ impl Supervisor<'_> {
 
     /// Takes down why the agent at work cannot do what it was asked; says whether one is at work.
     pub(super) fn note_blocked(&mut self, why: String) -> bool {
-        let Some(Work { job: WorkKind::Agent { blocked, .. }, .. }) = &mut self.work else { return false };
+        let Some(SupervisedProcess { job: WorkKind::Agent { blocked, .. }, .. }) = &mut self.work else {
+            return false;
+        };
         *blocked = Some(why);
         true
     }

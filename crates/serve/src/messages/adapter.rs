@@ -17,7 +17,7 @@ pub(super) const TIMEOUT: Duration = Duration::from_secs(15);
 
 /// A message that a user of the service wrote.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct News {
+pub(super) struct UserMessage {
     /// Where an answer goes: a channel, or `channel/thread`.
     pub(super) conversation: String,
     /// Its name at the service.
@@ -28,8 +28,8 @@ pub(super) struct News {
 
 /// What was written in a channel since the last look, and where the next look begins.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Page {
-    pub(super) news: Vec<News>,
+pub(super) struct NewMessages {
+    pub(super) news: Vec<UserMessage>,
     pub(super) position: String,
 }
 
@@ -63,13 +63,13 @@ pub(super) trait Adapter: Send + Sync {
     }
 
     /// What was written in a channel behind `position`; without one, nothing but the position to begin at.
-    fn poll(&self, channel: &str, position: Option<&str>) -> Result<Page, SendProblem> {
+    fn poll(&self, channel: &str, position: Option<&str>) -> Result<NewMessages, SendProblem> {
         let _ = (channel, position);
-        Ok(Page::default())
+        Ok(NewMessages::default())
     }
 
     /// Whether the user has allowed this person to speak there.
-    fn is_allowed(&self, news: &News) -> bool;
+    fn is_allowed(&self, news: &UserMessage) -> bool;
 
     fn send(&self, message: &StoredMessage) -> Result<(), SendProblem>;
 
@@ -80,9 +80,9 @@ pub(super) trait Adapter: Send + Sync {
 }
 
 /// A secret of a service. It is never shown.
-pub(super) struct Token(pub(super) String);
+pub(super) struct ServiceToken(pub(super) String);
 
-impl Token {
+impl ServiceToken {
     /// A text that may hold the secret, without it.
     pub(super) fn hide(&self, text: &str) -> String {
         text.replace(&self.0, "[token]")
@@ -98,7 +98,7 @@ pub(super) fn text_for(
 }
 
 /// Calls a service. An answer that is no success is a problem; `token` is kept out of its words.
-pub(super) fn call(request: &HttpRequest, token: &Token) -> Result<Value, SendProblem> {
+pub(super) fn call(request: &HttpRequest, token: &ServiceToken) -> Result<Value, SendProblem> {
     let HttpAnswer { status, retry_after, body } =
         http::send(request).map_err(|why| SendProblem::Unreachable(token.hide(&why)))?;
     let value: Value = serde_json::from_slice(&body).unwrap_or_default();

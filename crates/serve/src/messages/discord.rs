@@ -10,13 +10,13 @@ use dacapo_core::{
 use dacapo_engine::{http::HttpRequest, store::StoredMessage};
 use serde_json::{Value, json};
 
-use super::adapter::{Adapter, AfterCrash, News, Page, TIMEOUT, Token, call, text_for};
+use super::adapter::{Adapter, AfterCrash, NewMessages, ServiceToken, TIMEOUT, UserMessage, call, text_for};
 
 /// Links are shown without what they lead to.
 const SUPPRESS_EMBEDS: u32 = 4;
 
 pub(super) struct Discord {
-    pub(super) token: Token,
+    pub(super) token: ServiceToken,
     pub(super) settings: ChatService,
 }
 
@@ -48,15 +48,15 @@ impl Adapter for Discord {
         self.settings.every.std()
     }
 
-    fn poll(&self, channel: &str, position: Option<&str>) -> Result<Page, SendProblem> {
+    fn poll(&self, channel: &str, position: Option<&str>) -> Result<NewMessages, SendProblem> {
         let query = position.map_or("limit=1".to_owned(), |after| format!("limit=100&after={after}"));
         let value = call(&self.request(&format!("/channels/{channel}/messages?{query}")), &self.token)?;
         let page = page_of(&value, channel, position.unwrap_or("0"));
         // What was written before the first start is not meant for it.
-        Ok(if position.is_none() { Page { news: Vec::new(), ..page } } else { page })
+        Ok(if position.is_none() { NewMessages { news: Vec::new(), ..page } } else { page })
     }
 
-    fn is_allowed(&self, news: &News) -> bool {
+    fn is_allowed(&self, news: &UserMessage) -> bool {
         self.settings.users.contains(&news.sender)
     }
 
@@ -79,11 +79,11 @@ impl Adapter for Discord {
 }
 
 /// The messages in an answer, oldest first, and the newest id.
-fn page_of(value: &Value, channel: &str, position: &str) -> Page {
+fn page_of(value: &Value, channel: &str, position: &str) -> NewMessages {
     let number = |id: &str| id.parse::<u64>().unwrap_or(0);
     let mut messages: Vec<&Value> = value.as_array().into_iter().flatten().collect();
     messages.sort_by_key(|message| number(message["id"].as_str().unwrap_or_default()));
-    let mut page = Page { news: Vec::new(), position: position.to_owned() };
+    let mut page = NewMessages { news: Vec::new(), position: position.to_owned() };
     for message in messages {
         let Some(id) = message["id"].as_str().filter(|id| number(id) > number(position)) else { continue };
         page.position = id.to_owned();
@@ -100,7 +100,7 @@ fn page_of(value: &Value, channel: &str, position: &str) -> Page {
         {
             continue;
         }
-        page.news.push(News {
+        page.news.push(UserMessage {
             conversation: channel.to_owned(),
             external: id.to_owned(),
             sender: sender.to_owned(),

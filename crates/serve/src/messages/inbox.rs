@@ -11,7 +11,7 @@ use dacapo_core::{
     event::Reason,
     text::ansi::readable,
     view::workflow_line,
-    workflow::Settings,
+    workflow::ParseSettings,
 };
 use dacapo_engine::{
     client::{Client, ClientError},
@@ -128,7 +128,7 @@ fn known_workflows(desk: &Desk) -> Result<Vec<KnownWorkflow>, String> {
     let configured = ConfigFiles::load(&top).map_err(|error| error.to_string())?;
     let effective = configured.effective(&Typed::default());
     let catalogue =
-        workflows::discover(&top, effective.commands.value.as_deref(), Settings { lenient: false });
+        workflows::discover(&top, effective.commands.value.as_deref(), ParseSettings { lenient: false });
     let catalogue = catalogue.map_err(|error| error.to_string())?;
     let known = catalogue.workflows.into_iter().map(|found| found.workflow);
     Ok(known.map(|it| KnownWorkflow { name: it.name, description: it.description }).collect())

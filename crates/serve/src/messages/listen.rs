@@ -8,7 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::{
     Desk,
-    adapter::{Adapter, News, Page},
+    adapter::{Adapter, NewMessages, UserMessage},
 };
 
 /// For how long the threads of a conversation are looked at after its last message.
@@ -74,14 +74,14 @@ fn keep(
     client: &mut Client,
     adapter: &dyn Adapter,
     (channel, position): (&str, Option<&str>),
-    page: Page,
+    page: NewMessages,
     strangers: &mut HashSet<String>,
 ) -> Result<(), ClientError> {
     let name = adapter.name();
     let mut kept = Vec::new();
     for news in page.news {
         if !adapter.is_allowed(&news) {
-            let News { sender, conversation, .. } = &news;
+            let UserMessage { sender, conversation, .. } = &news;
             if strangers.len() < MOST_STRANGERS && strangers.insert(sender.clone()) {
                 let what =
                     format!("a message of user {sender} in {conversation} is ignored: not in `serve.{name}`");

@@ -14,7 +14,7 @@ use dacapo_engine::{
 };
 
 use super::{
-    adapter::{Adapter, Token},
+    adapter::{Adapter, ServiceToken},
     discord::Discord,
     slack::Slack,
     telegram::Telegram,
@@ -100,13 +100,13 @@ pub(super) fn adapters(folder: &Path) -> Result<Vec<Arc<dyn Adapter>>, ServiceEr
     Ok(adapters)
 }
 
-fn secret(service: &'static str, from: &SecretFrom) -> Result<Token, ServiceError> {
+fn secret(service: &'static str, from: &SecretFrom) -> Result<ServiceToken, ServiceError> {
     match from {
         SecretFrom::Variable(variable) => {
             let value = std::env::var(variable).unwrap_or_default().trim().to_owned();
             match value.is_empty() {
                 true => Err(ServiceError::NoVariable { service, variable: variable.clone() }),
-                false => Ok(Token(value)),
+                false => Ok(ServiceToken(value)),
             }
         }
         SecretFrom::File(file) => {
@@ -120,7 +120,7 @@ fn secret(service: &'static str, from: &SecretFrom) -> Result<Token, ServiceErro
             let text = fs::read_to_string(&path).map_err(|error| no_file(error.to_string()))?;
             match text.trim() {
                 "" => Err(no_file("it is empty".to_owned())),
-                secret => Ok(Token(secret.to_owned())),
+                secret => Ok(ServiceToken(secret.to_owned())),
             }
         }
     }

@@ -13,7 +13,9 @@ use dacapo_engine::{http::HttpRequest, store::StoredMessage};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::adapter::{Adapter, AfterCrash, News, Page, TIMEOUT, Token, call, in_query, text_for};
+use super::adapter::{
+    Adapter, AfterCrash, NewMessages, ServiceToken, TIMEOUT, UserMessage, call, in_query, text_for,
+};
 
 /// How many threads are looked at beside the channels.
 const THREADS: usize = 10;
@@ -21,7 +23,7 @@ const THREADS: usize = 10;
 const PAGES: usize = 10;
 
 pub(super) struct Slack {
-    pub(super) token: Token,
+    pub(super) token: ServiceToken,
     pub(super) settings: ChatService,
 }
 
@@ -116,7 +118,7 @@ impl Adapter for Slack {
         self.settings.every.std()
     }
 
-    fn poll(&self, channel: &str, position: Option<&str>) -> Result<Page, SendProblem> {
+    fn poll(&self, channel: &str, position: Option<&str>) -> Result<NewMessages, SendProblem> {
         let (_, thread) = split(channel);
         let position = match (position, thread) {
             (Some(position), _) => position.to_owned(),
@@ -125,14 +127,14 @@ impl Adapter for Slack {
             (None, None) => {
                 let now = Timestamp::now();
                 let position = format!("{}.{:06}", now.as_second(), now.subsec_microsecond());
-                return Ok(Page { news: Vec::new(), position });
+                return Ok(NewMessages { news: Vec::new(), position });
             }
         };
         let messages = self.messages(channel, &position)?;
         Ok(page_of(&messages, channel, &position))
     }
 
-    fn is_allowed(&self, news: &News) -> bool {
+    fn is_allowed(&self, news: &UserMessage) -> bool {
         self.settings.users.contains(&news.sender)
     }
 
@@ -176,11 +178,11 @@ fn moment(ts: &str) -> (u64, u64) {
 }
 
 /// The messages of users, oldest first, and the newest time stamp.
-fn page_of(messages: &[Value], channel: &str, position: &str) -> Page {
+fn page_of(messages: &[Value], channel: &str, position: &str) -> NewMessages {
     let (name, thread) = split(channel);
     let mut messages: Vec<&Value> = messages.iter().collect();
     messages.sort_by_key(|message| moment(message["ts"].as_str().unwrap_or_default()));
-    let mut page = Page { news: Vec::new(), position: position.to_owned() };
+    let mut page = NewMessages { news: Vec::new(), position: position.to_owned() };
     for message in messages {
         let Some(ts) = message["ts"].as_str().filter(|ts| moment(ts) > moment(position)) else { continue };
         page.position = ts.to_owned();
@@ -193,7 +195,7 @@ fn page_of(messages: &[Value], channel: &str, position: &str) -> Page {
         if !is_said || (is_of_thread && thread.is_none()) {
             continue;
         }
-        page.news.push(News {
+        page.news.push(UserMessage {
             conversation: format!("{name}/{}", thread.unwrap_or(ts)),
             external: format!("{name}/{ts}"),
             sender: sender.to_owned(),

@@ -10,7 +10,7 @@ use dacapo_core::{
 use dacapo_engine::{http::HttpRequest, store::StoredMessage};
 use serde_json::{Value, json};
 
-use super::adapter::{Adapter, News, Page, TIMEOUT, Token, call, text_for};
+use super::adapter::{Adapter, NewMessages, ServiceToken, TIMEOUT, UserMessage, call, text_for};
 
 /// How long Telegram holds a poll open while nothing is written.
 const HOLD: u64 = 25;
@@ -18,7 +18,7 @@ const HOLD: u64 = 25;
 const UPDATES: &str = "updates";
 
 pub(super) struct Telegram {
-    pub(super) token: Token,
+    pub(super) token: ServiceToken,
     pub(super) settings: ChatService,
 }
 
@@ -65,18 +65,18 @@ impl Adapter for Telegram {
         Duration::from_millis(50)
     }
 
-    fn poll(&self, _: &str, position: Option<&str>) -> Result<Page, SendProblem> {
+    fn poll(&self, _: &str, position: Option<&str>) -> Result<NewMessages, SendProblem> {
         let Some(position) = position else {
             // What was written before the first start is not meant for it.
             let value = self.updates("offset=-1&timeout=0", TIMEOUT)?;
-            return Ok(Page { news: Vec::new(), position: page_of(&value, "0").position });
+            return Ok(NewMessages { news: Vec::new(), position: page_of(&value, "0").position });
         };
         let patience = TIMEOUT + Duration::from_secs(HOLD);
         let value = self.updates(&format!("offset={position}&timeout={HOLD}"), patience)?;
         Ok(page_of(&value, position))
     }
 
-    fn is_allowed(&self, news: &News) -> bool {
+    fn is_allowed(&self, news: &UserMessage) -> bool {
         let ChatService { users, channels, .. } = &self.settings;
         users.contains(&news.sender) && (channels.is_empty() || channels.contains(&news.conversation))
     }
@@ -106,8 +106,8 @@ impl Adapter for Telegram {
 }
 
 /// The messages in an answer to `getUpdates`, and the number of the next update.
-fn page_of(value: &Value, position: &str) -> Page {
-    let mut page = Page { news: Vec::new(), position: position.to_owned() };
+fn page_of(value: &Value, position: &str) -> NewMessages {
+    let mut page = NewMessages { news: Vec::new(), position: position.to_owned() };
     for update in value["result"].as_array().into_iter().flatten() {
         let Some(id) = update["update_id"].as_i64() else { continue };
         page.position = (id + 1).to_string();
@@ -120,7 +120,7 @@ fn page_of(value: &Value, position: &str) -> Page {
         if message["from"]["is_bot"] == true {
             continue;
         }
-        page.news.push(News {
+        page.news.push(UserMessage {
             conversation: chat.to_string(),
             external: format!("{UPDATES}/{id}"),
             sender: sender.to_string(),
@@ -141,13 +141,13 @@ mod tests {
             {"update_id": 8, "message": {"message_id": 2, "text": "beep", "chat": {"id": -5}, "from": {"id": 43, "is_bot": true}}},
             {"update_id": 9, "message": {"message_id": 3, "photo": [], "chat": {"id": -5}, "from": {"id": 42}}},
         ]});
-        let news = News {
+        let news = UserMessage {
             conversation: "-5".into(),
             external: "updates/7".into(),
             sender: "42".into(),
             text: "hi".into(),
         };
-        assert_eq!(page_of(&value, "3"), Page { news: vec![news], position: "10".into() });
+        assert_eq!(page_of(&value, "3"), NewMessages { news: vec![news], position: "10".into() });
         assert_eq!(page_of(&json!({"ok": true, "result": []}), "3").position, "3");
     }
 }

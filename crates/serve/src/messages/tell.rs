@@ -8,7 +8,7 @@ use std::{
 use dacapo_core::{
     agent::{
         Format,
-        transcript::{Said, Transcript},
+        transcript::{Transcript, TranscriptEntry},
     },
     chat::{self, Conversation, Service, pieces_for},
     event::{Envelope, LoopEvent, LoopStarted, OutputMarks},
@@ -18,13 +18,13 @@ use dacapo_core::{
     workflow::{
         StepId,
         machine::{WorkflowEnvelope, WorkflowEvent, WorkflowStarted},
-        told::{TellKind, TellMode, Told, WorkflowTeller},
+        told::{TellKind, TellMode, WorkflowMessage, WorkflowTeller},
     },
 };
 use dacapo_engine::{
     client::{Client, ClientError},
     secrets::secrets,
-    store::{Channel, Fact, NewMessage, Scope, ToldAbout},
+    store::{AnyEvent, Channel, EventScope, NewMessage, ToldAbout},
 };
 use jiff::{SignedDuration, Timestamp};
 
@@ -64,7 +64,7 @@ pub(super) fn tell_all(desk: &Desk, adapters: &[std::sync::Arc<dyn Adapter>]) ->
         };
         teller.begin(&id, &started);
         let mut facts = Vec::new();
-        client.read(&Scope::Run(id), 0, |fact| {
+        client.read(&EventScope::Run(id), 0, |fact| {
             facts.push(fact);
             Ok::<(), ClientError>(())
         })?;
@@ -77,7 +77,7 @@ pub(super) fn tell_all(desk: &Desk, adapters: &[std::sync::Arc<dyn Adapter>]) ->
     let mut looked = Instant::now();
     while !desk.is_ending() {
         let mut facts = Vec::new();
-        next = client.read(&Scope::All, next, |fact| {
+        next = client.read(&EventScope::All, next, |fact| {
             facts.push(fact);
             Ok::<(), ClientError>(())
         })?;
@@ -142,11 +142,11 @@ impl Teller<'_> {
         self.runs.entry(id.clone()).or_insert(run);
     }
 
-    fn take(&mut self, client: &mut Client, fact: Fact) -> Result<(), ClientError> {
+    fn take(&mut self, client: &mut Client, fact: AnyEvent) -> Result<(), ClientError> {
         match fact {
-            Fact::Workflow(envelope) => self.take_run(client, &envelope),
-            Fact::Loop(envelope) => self.take_loop(client, &envelope),
-            Fact::Run(_) | Fact::Task(_) => Ok(()),
+            AnyEvent::Workflow(envelope) => self.take_run(client, &envelope),
+            AnyEvent::Loop(envelope) => self.take_loop(client, &envelope),
+            AnyEvent::Run(_) | AnyEvent::Task(_) => Ok(()),
         }
     }
 
@@ -167,17 +167,17 @@ impl Teller<'_> {
         let told = run.words.event(&envelope.event, view);
         let told = match (&envelope.event, told) {
             (WorkflowEvent::StepHeld { reason, detail, .. }, _) => {
-                Some(Told { kind: TellKind::Matters, text: chat::held(*reason, detail) })
+                Some(WorkflowMessage { kind: TellKind::Matters, text: chat::held(*reason, detail) })
             }
             (WorkflowEvent::QuestionAsked { .. }, Some(told)) => {
-                Some(Told { text: with_choice(&told.text, view), ..told })
+                Some(WorkflowMessage { text: with_choice(&told.text, view), ..told })
             }
             (WorkflowEvent::WorkflowError(_), Some(told)) if view.state == "blocked" => {
                 let text = format!(
                     "{}\n\n`/steer {} what to do` tells the agent, and the run goes on.",
                     told.text, view.id
                 );
-                Some(Told { text, ..told })
+                Some(WorkflowMessage { text, ..told })
             }
             (_, told) => told,
         };
@@ -255,7 +255,7 @@ impl Teller<'_> {
             }
             let Some(seen) = client.workflow_of_id(id)? else { continue };
             if !seen.is_running && seen.view.reason.as_deref() == Some("interrupted") {
-                let told = Told { kind: TellKind::Matters, text: chat::interrupted(id.as_str()) };
+                let told = WorkflowMessage { kind: TellKind::Matters, text: chat::interrupted(id.as_str()) };
                 run.tell(client, id, run.head, INTERRUPTED, Some(told))?;
             }
         }
@@ -280,9 +280,9 @@ impl ToldRun {
         id: &RunId,
         seq: u64,
         part: u32,
-        told: Option<Told>,
+        told: Option<WorkflowMessage>,
     ) -> Result<(), ClientError> {
-        let Some(Told { kind, text }) = told else { return Ok(()) };
+        let Some(WorkflowMessage { kind, text }) = told else { return Ok(()) };
         if self.mode == TellMode::Batch && kind == TellKind::Check {
             return Ok(());
         }
@@ -316,25 +316,25 @@ impl ToldRun {
             agent.reader.told = client.last_part_told(id, agent.seq)?.map_or(0, |part| part / 10);
         }
         let mut lines: Option<(u32, String)> = None;
-        let mut ready: Vec<(u32, Said)> = Vec::new();
+        let mut ready: Vec<(u32, TranscriptEntry)> = Vec::new();
         for (number, said) in agent.reader.read(client, view)? {
             if number <= agent.reader.told {
                 continue;
             }
             match said {
-                Said::Line { text } => {
+                TranscriptEntry::Line { text } => {
                     let (last, joined) = lines.get_or_insert_with(|| (number, String::new()));
                     *last = number;
                     joined.push_str(&text);
                     joined.push('\n');
                 }
                 other => {
-                    ready.extend(lines.take().map(|(number, text)| (number, Said::Line { text })));
+                    ready.extend(lines.take().map(|(number, text)| (number, TranscriptEntry::Line { text })));
                     ready.push((number, other));
                 }
             }
         }
-        ready.extend(lines.take().map(|(number, text)| (number, Said::Line { text })));
+        ready.extend(lines.take().map(|(number, text)| (number, TranscriptEntry::Line { text })));
         for (number, said) in ready {
             let said = said.map(|text| secrets().redact(text).into_owned());
             let told = self.words.said(&said).filter(|told| !told.text.trim().is_empty());
@@ -369,7 +369,7 @@ impl OutputReader {
     }
 
     /// What it has said since the last time, numbered from 1.
-    fn read(&mut self, client: &Client, view: &LoopView) -> Result<Vec<(u32, Said)>, ClientError> {
+    fn read(&mut self, client: &Client, view: &LoopView) -> Result<Vec<(u32, TranscriptEntry)>, ClientError> {
         let mut said = Vec::new();
         loop {
             let (mut bytes, _) = client.output(view, Channel::Stdout, self.at)?;
@@ -381,24 +381,26 @@ impl OutputReader {
             }
             self.at += bytes.len() as u64;
             match &mut self.transcript {
-                Some(transcript) => transcript.push(&bytes, &mut |heard| said.extend(Said::of(heard))),
+                Some(transcript) => {
+                    transcript.push(&bytes, &mut |heard| said.extend(TranscriptEntry::of(heard)))
+                }
                 None => {
                     self.rest.extend_from_slice(&bytes);
                     while let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
                         let line: Vec<u8> = self.rest.drain(..=end).collect();
                         let text = String::from_utf8_lossy(line.trim_ascii_end()).into_owned();
-                        said.push(Said::Line { text });
+                        said.push(TranscriptEntry::Line { text });
                     }
                 }
             }
         }
         if self.end.is_some() {
             if let Some(transcript) = self.transcript.take() {
-                transcript.finish(&mut |heard| said.extend(Said::of(heard)));
+                transcript.finish(&mut |heard| said.extend(TranscriptEntry::of(heard)));
             }
             if !self.rest.is_empty() {
                 let text = String::from_utf8_lossy(&std::mem::take(&mut self.rest)).into_owned();
-                said.push(Said::Line { text });
+                said.push(TranscriptEntry::Line { text });
             }
         }
         Ok(said

@@ -6,7 +6,7 @@ use dacapo_core::{
 };
 use dacapo_engine::store::StoredMessage;
 
-use super::adapter::{Adapter, AfterCrash, News};
+use super::adapter::{Adapter, AfterCrash, UserMessage};
 
 pub(super) const NAME: &str = "test";
 
@@ -25,7 +25,7 @@ impl Adapter for TestAdapter {
         Service::Plain
     }
 
-    fn is_allowed(&self, _: &News) -> bool {
+    fn is_allowed(&self, _: &UserMessage) -> bool {
         true
     }
 

@@ -10,12 +10,12 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use super::{
-    adapter::{Adapter, AfterCrash, News, TIMEOUT, Token, call, text_for},
+    adapter::{Adapter, AfterCrash, ServiceToken, TIMEOUT, UserMessage, call, text_for},
     signature::sign,
 };
 
 pub(super) struct Webhook {
-    pub(super) secret: Token,
+    pub(super) secret: ServiceToken,
     pub(super) settings: WebhookService,
 }
 
@@ -32,7 +32,7 @@ impl Adapter for Webhook {
         Service::Plain
     }
 
-    fn is_allowed(&self, _: &News) -> bool {
+    fn is_allowed(&self, _: &UserMessage) -> bool {
         // Its signature says who it is.
         true
     }

@@ -11,8 +11,8 @@ use serde::Deserialize;
 use super::encoded;
 use crate::{
     ApiError, Shared,
-    control::{self, Asked, Said},
-    find::Found,
+    control::{self, ControlCommand, Said},
+    find::FoundView,
 };
 
 #[derive(Deserialize)]
@@ -40,7 +40,7 @@ pub(super) async fn act(
     body: Bytes,
 ) -> Result<Response, ApiError> {
     let Form { asked, text, decision } = form(&body)?;
-    let kind = Asked::of(&asked).ok_or_else(|| ApiError::bad_request("there is no such button"))?;
+    let kind = ControlCommand::of(&asked).ok_or_else(|| ApiError::bad_request("there is no such button"))?;
     control::perform(&state, id.clone(), kind, Said { text, decision }).await?;
     Ok(Redirect::to(&format!("/loops/{}?done={}", encoded(&id), kind.as_str())).into_response())
 }
@@ -65,7 +65,7 @@ pub(super) async fn seen(
 ) -> Result<StatusCode, ApiError> {
     state
         .ask(move |client| {
-            let id = Found::of(client, &id)?.id().to_owned();
+            let id = FoundView::of(client, &id)?.id().to_owned();
             client.look_at(&id)?;
             Ok::<_, ApiError>(StatusCode::NO_CONTENT)
         })

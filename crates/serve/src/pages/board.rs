@@ -7,7 +7,7 @@ use maud::{Markup, html};
 use super::{
     controls, encoded,
     held::Held,
-    shapes::{Shape, state},
+    shapes::{StateShape, state},
     words,
 };
 
@@ -35,7 +35,7 @@ pub(super) fn needs(
         section data-key="needs" aria-labelledby="needs-title" {
             header { h2 #needs-title { "Needs you" } span.count { (needs.len()) } }
             @if needs.is_empty() {
-                p.all-well.panel { (state(Shape::Done, "Nothing needs you.")) }
+                p.all-well.panel { (state(StateShape::Done, "Nothing needs you.")) }
             } @else {
                 ul.needs.panel {
                     @for need in needs {
@@ -72,7 +72,7 @@ fn need(need: &Need, card: Option<&Card>, now: Timestamp, may_act: bool) -> Mark
     html! {
         li data-key=(need_key(need)) data-pick data-need=(name) data-loop=[is_loop.then_some(&need.id)] data-run=[(!is_loop).then_some(&need.id)]
             data-state=(card.map_or(name, |card| card.state.as_str())) {
-            (state(Shape::of(name), word))
+            (state(StateShape::of(name), word))
             div {
                 p.who { a.plain href=(href) { (words::line(&need.name)) } span.muted { (words::folder_name(&need.folder)) } }
                 p.what.plain { (words::line(&need.what)) }
@@ -214,10 +214,10 @@ pub(super) fn href(card: &Card) -> Option<String> {
 }
 
 /// The shape of a card: what it needs a person for says more than its state.
-pub(super) fn shape_of(card: &Card) -> Shape {
+pub(super) fn shape_of(card: &Card) -> StateShape {
     match card.need {
-        Some(urgency) => Shape::of(urgency_words(urgency).0),
-        None => Shape::of(&card.state),
+        Some(urgency) => StateShape::of(urgency_words(urgency).0),
+        None => StateShape::of(&card.state),
     }
 }
 

@@ -24,7 +24,7 @@ pub(super) enum PatchLine {
     Hunk(String),
     /// Numbers before and after, and the text.
     Line {
-        kind: Kind,
+        kind: DiffLineKind,
         before: Option<u32>,
         after: Option<u32>,
         text: String,
@@ -32,7 +32,7 @@ pub(super) enum PatchLine {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum DiffLineKind {
     Same,
     Added,
     Removed,
@@ -76,25 +76,25 @@ pub(super) fn parse(patch: &[u8]) -> Vec<FilePatch> {
             continue;
         }
         let (kind, text) = match line.split_first() {
-            Some((b'+', rest)) => (Kind::Added, rest),
-            Some((b'-', rest)) => (Kind::Removed, rest),
-            Some((b' ', rest)) => (Kind::Same, rest),
+            Some((b'+', rest)) => (DiffLineKind::Added, rest),
+            Some((b'-', rest)) => (DiffLineKind::Removed, rest),
+            Some((b' ', rest)) => (DiffLineKind::Same, rest),
             _ => continue,
         };
         let text = words::output_line(text.strip_suffix(b"\r").unwrap_or(text));
         let (mut old, mut new) = (None, None);
-        if kind != Kind::Added {
+        if kind != DiffLineKind::Added {
             old = Some(before);
             before += 1;
         }
-        if kind != Kind::Removed {
+        if kind != DiffLineKind::Removed {
             new = Some(after);
             after += 1;
         }
         match kind {
-            Kind::Added => file.added += 1,
-            Kind::Removed => file.removed += 1,
-            Kind::Same => {}
+            DiffLineKind::Added => file.added += 1,
+            DiffLineKind::Removed => file.removed += 1,
+            DiffLineKind::Same => {}
         }
         file.lines.push(PatchLine::Line { kind, before: old, after: new, text });
     }
@@ -138,14 +138,14 @@ pub(super) fn render(files: &[FilePatch]) -> Markup {
 }
 
 fn lines(file: &FilePatch, shown: usize) -> Markup {
-    let language = highlight::Language::of(&file.path);
+    let language = highlight::LanguageFamily::of(&file.path);
     html! {
         div.diff tabindex="0" {
             @for line in &file.lines[..shown] {
                 @match line {
                     PatchLine::Hunk(text) => div.hunk { (text) },
                     PatchLine::Line { kind, before, after, text } => {
-                        @let (class, mark) = match kind { Kind::Added => ("l add", "+"), Kind::Removed => ("l del", "−"), Kind::Same => ("l", " ") };
+                        @let (class, mark) = match kind { DiffLineKind::Added => ("l add", "+"), DiffLineKind::Removed => ("l del", "−"), DiffLineKind::Same => ("l", " ") };
                         div class=(class) {
                             span.n { @if let Some(number) = before { (number) } }
                             span.n { @if let Some(number) = after { (number) } }
@@ -197,7 +197,7 @@ Binary files /dev/null and b/x.png differ
         assert_eq!(
             files[0].lines[3],
             PatchLine::Line {
-                kind: Kind::Added,
+                kind: DiffLineKind::Added,
                 before: None,
                 after: Some(13),
                 text: "let b = 2;".to_owned()

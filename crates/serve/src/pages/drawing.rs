@@ -4,14 +4,14 @@ use dacapo_core::view::Interval;
 use jiff::{Timestamp, tz::TimeZone};
 use maud::{Markup, html};
 
-use super::{encoded, plot::px, shapes::Shape, words};
+use super::{encoded, plot::px, shapes::StateShape, words};
 
 /// One box of a graph.
-pub(super) struct Node {
+pub(super) struct GraphBox {
     pub(super) id: String,
     pub(super) level: u32,
     pub(super) after: Vec<String>,
-    pub(super) shape: Shape,
+    pub(super) shape: StateShape,
     pub(super) sub: String,
     pub(super) href: Option<String>,
 }
@@ -23,7 +23,7 @@ const GAP: (f64, f64) = (54.0, 16.0);
 const WAY: f64 = 14.0;
 
 /// Boxes in columns by their level, with lines from what comes first. A line that passes a column goes below its boxes.
-pub(super) fn graph(nodes: &[Node], label: &str) -> Markup {
+pub(super) fn graph(nodes: &[GraphBox], label: &str) -> Markup {
     let mut rows: Vec<usize> = Vec::new();
     let mut places: Vec<(f64, f64)> = Vec::new();
     for node in nodes {
@@ -84,7 +84,7 @@ impl Line {
     }
 }
 
-fn node_box(node: &Node, x: f64, y: f64) -> Markup {
+fn node_box(node: &GraphBox, x: f64, y: f64) -> Markup {
     html! {
         g class={ "node " (node.shape.class()) } data-node=(node.id) {
             title { (words::line(&node.id)) ": " (node.sub) }
@@ -166,7 +166,7 @@ fn span_class(interval: &Interval) -> &'static str {
         "work" if interval.to.is_some() => "is-quiet",
         "work" => "is-active",
         "merge" | "publish" => "is-good",
-        state => Shape::of(state).class(),
+        state => StateShape::of(state).class(),
     }
 }
 
@@ -185,9 +185,16 @@ fn clock(at: Timestamp, span: f64) -> String {
 mod tests {
     use super::*;
 
-    fn node(id: &str, level: u32, after: &[&str]) -> Node {
+    fn node(id: &str, level: u32, after: &[&str]) -> GraphBox {
         let after = after.iter().map(|id| (*id).to_owned()).collect();
-        Node { id: id.to_owned(), level, after, shape: Shape::Queued, sub: String::new(), href: None }
+        GraphBox {
+            id: id.to_owned(),
+            level,
+            after,
+            shape: StateShape::Queued,
+            sub: String::new(),
+            href: None,
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use maud::{Markup, html};
 
 /// A family of languages that look alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Language {
+pub(super) enum LanguageFamily {
     /// Rust, C, Java, JavaScript, Go and their like.
     Braces(&'static [&'static str]),
     /// Comments begin with `#`.
@@ -246,7 +246,7 @@ const SQL: &[&str] = &[
     "with",
 ];
 
-impl Language {
+impl LanguageFamily {
     pub(super) fn of(path: &str) -> Self {
         let name = path.rsplit('/').next().unwrap_or(path);
         let extension = name.rsplit_once('.').map_or(name, |(_, extension)| extension);
@@ -269,7 +269,7 @@ impl Language {
 
 /// What a piece of a line is; the names are classes of the style sheet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Token {
+pub(super) enum CodeToken {
     Plain,
     Comment,
     Text,
@@ -278,7 +278,7 @@ pub(super) enum Token {
     Call,
 }
 
-impl Token {
+impl CodeToken {
     fn class(self) -> Option<&'static str> {
         match self {
             Self::Plain => None,
@@ -291,7 +291,7 @@ impl Token {
     }
 }
 
-pub(super) fn render(language: Language, line: &str) -> Markup {
+pub(super) fn render(language: LanguageFamily, line: &str) -> Markup {
     html! {
         @for (token, text) in tokens(language, line) {
             @match token.class() { Some(class) => span class=(class) { (text) }, None => (text) }
@@ -300,23 +300,23 @@ pub(super) fn render(language: Language, line: &str) -> Markup {
 }
 
 /// The pieces of a line; together they are the line.
-pub(super) fn tokens(language: Language, line: &str) -> Vec<(Token, &str)> {
+pub(super) fn tokens(language: LanguageFamily, line: &str) -> Vec<(CodeToken, &str)> {
     let (comment, keywords, is_caseless): (&[&str], &[&str], bool) = match language {
-        Language::Plain => return vec![(Token::Plain, line)],
-        Language::Braces(keywords) => (&["//", "/*"], keywords, false),
-        Language::Hash(keywords) => (&["#"], keywords, false),
-        Language::Dashes(keywords) => (&["--"], keywords, true),
+        LanguageFamily::Plain => return vec![(CodeToken::Plain, line)],
+        LanguageFamily::Braces(keywords) => (&["//", "/*"], keywords, false),
+        LanguageFamily::Hash(keywords) => (&["#"], keywords, false),
+        LanguageFamily::Dashes(keywords) => (&["--"], keywords, true),
     };
     // A line in the middle of a comment of several lines.
     let start = line.trim_start();
-    if matches!(language, Language::Braces(_))
+    if matches!(language, LanguageFamily::Braces(_))
         && (start == "*" || start.starts_with("* ") || start.starts_with("*/"))
     {
-        return vec![(Token::Comment, line)];
+        return vec![(CodeToken::Comment, line)];
     }
-    let mut pieces: Vec<(Token, &str)> = Vec::new();
-    let mut push = |token: Token, text| match pieces.last_mut() {
-        Some((Token::Plain, last)) if token == Token::Plain => {
+    let mut pieces: Vec<(CodeToken, &str)> = Vec::new();
+    let mut push = |token: CodeToken, text| match pieces.last_mut() {
+        Some((CodeToken::Plain, last)) if token == CodeToken::Plain => {
             let begin = last.as_ptr() as usize - line.as_ptr() as usize;
             let length = last.len() + str::len(text);
             *last = &line[begin..begin + length];
@@ -331,13 +331,13 @@ pub(super) fn tokens(language: Language, line: &str) -> Vec<(Token, &str)> {
         let (token, length) =
             if comment.iter().any(|sign| rest.starts_with(sign)) && !is_inside_word(language, line, at) {
                 (
-                    Token::Comment,
+                    CodeToken::Comment,
                     rest.find("*/").filter(|_| rest.starts_with("/*")).map_or(rest.len(), |end| end + 2),
                 )
             } else if matches!(first, '"' | '`') || (first == '\'' && is_string_in_quotes(language, rest)) {
-                (Token::Text, string_length(rest, first))
+                (CodeToken::Text, string_length(rest, first))
             } else if first.is_ascii_digit() && !is_word_before {
-                (Token::Number, word_length(rest, |c| c.is_ascii_alphanumeric() || c == '_' || c == '.'))
+                (CodeToken::Number, word_length(rest, |c| c.is_ascii_alphanumeric() || c == '_' || c == '.'))
             } else if is_word(first) && !is_word_before {
                 let length = word_length(rest, is_word);
                 let word = &rest[..length];
@@ -346,14 +346,14 @@ pub(super) fn tokens(language: Language, line: &str) -> Vec<(Token, &str)> {
                     false => keywords.contains(&word),
                 };
                 match () {
-                    () if is_keyword => (Token::Keyword, length),
+                    () if is_keyword => (CodeToken::Keyword, length),
                     () if rest[length..].starts_with('(') || rest[length..].starts_with("!(") => {
-                        (Token::Call, length)
+                        (CodeToken::Call, length)
                     }
-                    () => (Token::Plain, length),
+                    () => (CodeToken::Plain, length),
                 }
             } else {
-                (Token::Plain, first.len_utf8())
+                (CodeToken::Plain, first.len_utf8())
             };
         push(token, &rest[..length]);
         at += length;
@@ -366,14 +366,14 @@ fn is_word(c: char) -> bool {
 }
 
 /// `#` within a word, as in a URL or `$#`, is no comment.
-fn is_inside_word(language: Language, line: &str, at: usize) -> bool {
-    matches!(language, Language::Hash(_))
+fn is_inside_word(language: LanguageFamily, line: &str, at: usize) -> bool {
+    matches!(language, LanguageFamily::Hash(_))
         && line[..at].chars().next_back().is_some_and(|before| !before.is_whitespace())
 }
 
 /// In Rust `'a` is a lifetime; a character in quotes is short.
-fn is_string_in_quotes(language: Language, rest: &str) -> bool {
-    language != Language::Braces(RUST) || rest[1..].char_indices().take(4).any(|(_, c)| c == '\'')
+fn is_string_in_quotes(language: LanguageFamily, rest: &str) -> bool {
+    language != LanguageFamily::Braces(RUST) || rest[1..].char_indices().take(4).any(|(_, c)| c == '\'')
 }
 
 fn string_length(rest: &str, quote: char) -> usize {
@@ -402,8 +402,8 @@ mod tests {
     #[test]
     fn words_have_their_colours() {
         let seen = |path: &str, line: &str| -> String {
-            let all = tokens(Language::of(path), line);
-            let all = all.iter().filter(|(token, _)| *token != Token::Plain);
+            let all = tokens(LanguageFamily::of(path), line);
+            let all = all.iter().filter(|(token, _)| *token != CodeToken::Plain);
             all.map(|(token, text)| format!("{token:?}={text}")).collect::<Vec<_>>().join(" ")
         };
         for (path, line, expected) in [
@@ -426,7 +426,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_character_is_lost(line in "\\PC{0,60}", name in prop::sample::select(vec!["a.rs", "a.py", "a.sql", "a.js", "x"])) {
-            let all: String = tokens(Language::of(name), &line).into_iter().map(|(_, text)| text).collect();
+            let all: String = tokens(LanguageFamily::of(name), &line).into_iter().map(|(_, text)| text).collect();
             prop_assert_eq!(all, line);
         }
     }

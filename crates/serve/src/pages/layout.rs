@@ -11,7 +11,7 @@ use super::{
 
 /// Which entry of the bar is the page's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum BarEntry {
     Board,
     Report,
     Costs,
@@ -22,7 +22,7 @@ pub(super) enum Place {
 /// A page of its own.
 pub(super) struct Page<'a> {
     pub(super) title: String,
-    pub(super) place: Place,
+    pub(super) place: BarEntry,
     /// The board it was made beside: what is recorded after that is asked for.
     pub(super) board: &'a Board,
     /// The streams whose events change it, separated by spaces; all of them if it is empty.
@@ -36,7 +36,7 @@ pub(super) struct Page<'a> {
 
 impl<'a> Page<'a> {
     /// A wide page without a notice that every event may change.
-    pub(super) fn new(board: &'a Board, place: Place, title: String, main: Markup) -> Self {
+    pub(super) fn new(board: &'a Board, place: BarEntry, title: String, main: Markup) -> Self {
         Self { title, place, board, streams: String::new(), is_text: false, notice: None, main }
     }
 }
@@ -73,7 +73,7 @@ const KEYS: [(&str, &str); 16] = [
 ];
 
 pub(super) fn page(page: &Page<'_>) -> Markup {
-    let entry = |place: Place, href: &str, name: &str| {
+    let entry = |place: BarEntry, href: &str, name: &str| {
         html! { a href=(href) aria-current=[(page.place == place).then_some("page")] { (name) } }
     };
     html! {
@@ -85,9 +85,9 @@ pub(super) fn page(page: &Page<'_>) -> Markup {
                 header.top {
                     a.brand href="/" { (brand()) "dacapo" }
                     nav aria-label="Pages" {
-                        (entry(Place::Board, "/", "Board"))
-                        (entry(Place::Report, "/report", "Report"))
-                        (entry(Place::Costs, "/costs", "Costs"))
+                        (entry(BarEntry::Board, "/", "Board"))
+                        (entry(BarEntry::Report, "/report", "Report"))
+                        (entry(BarEntry::Costs, "/costs", "Costs"))
                     }
                     (pulse(&page.board.totals))
                     span.link-state.needs-js data-link="" role="status" { "connecting" }

@@ -10,14 +10,14 @@ use maud::{Markup, html};
 use super::{
     board::{pips, shape_of as shape_of_card},
     controls, encoded,
-    shapes::{Shape, badge},
+    shapes::{StateShape, badge},
     words,
 };
 
 /// What stands beside the timeline.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Tab {
+pub(super) enum LoopPageTab {
     #[default]
     Log,
     Prompt,
@@ -25,7 +25,7 @@ pub(super) enum Tab {
     Replay,
 }
 
-impl Tab {
+impl LoopPageTab {
     const ALL: [(Self, &'static str, &'static str); 4] = [
         (Self::Log, "log", "Log"),
         (Self::Prompt, "prompt", "Prompt"),
@@ -41,7 +41,7 @@ impl Tab {
 /// What of a loop is shown.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Shown {
-    pub(super) tab: Tab,
+    pub(super) tab: LoopPageTab,
     /// One iteration alone.
     pub(super) iteration: Option<u32>,
 }
@@ -73,9 +73,9 @@ pub(super) fn loop_page(frame: &LoopFrame<'_>, shown: Shown, beside: &Markup) ->
                 header { h2 #timeline-title { "Timeline" } }
                 (timeline(frame, shown.iteration))
             }
-            section class=[(shown.tab == Tab::Log).then_some("stays")] data-key={ "tab-" (shown.tab.name()) } {
+            section class=[(shown.tab == LoopPageTab::Log).then_some("stays")] data-key={ "tab-" (shown.tab.name()) } {
                 nav.tabs aria-label="What is shown" {
-                    @for (tab, name, words) in Tab::ALL {
+                    @for (tab, name, words) in LoopPageTab::ALL {
                         a href=(link(id, Shown { tab, ..shown })) data-tab=(name) aria-current=[(tab == shown.tab).then_some("page")] { (words) }
                     }
                     @if frame.page.receipt.is_some() { a href={ "/receipts/" (encoded(id)) } data-tab="receipt" { "Receipt" } }
@@ -137,16 +137,16 @@ pub(super) fn intro(frame: &LoopFrame<'_>) -> Markup {
     }
 }
 
-fn shape_of(line: &IterationLine, is_over: bool) -> Shape {
+fn shape_of(line: &IterationLine, is_over: bool) -> StateShape {
     match (&line.verdict, line.outcome) {
-        (Some(Verdict::Accepted { .. }), _) | (_, Some(IterationOutcome::Accepted)) => Shape::Done,
-        (Some(Verdict::Refused { .. }), _) | (_, Some(IterationOutcome::Refused)) => Shape::Refused,
-        (_, Some(IterationOutcome::Waiting | IterationOutcome::Blocked)) => Shape::Asks,
-        (_, Some(IterationOutcome::Interrupted)) => Shape::Broken,
-        (_, Some(IterationOutcome::NoClaim | IterationOutcome::NotStarted)) => Shape::Stopped,
-        (None, None) if is_over || line.iteration == 0 => Shape::Stopped,
-        (None, None) if !line.claim.is_empty() => Shape::Judging,
-        (None, None) => Shape::Running,
+        (Some(Verdict::Accepted { .. }), _) | (_, Some(IterationOutcome::Accepted)) => StateShape::Done,
+        (Some(Verdict::Refused { .. }), _) | (_, Some(IterationOutcome::Refused)) => StateShape::Refused,
+        (_, Some(IterationOutcome::Waiting | IterationOutcome::Blocked)) => StateShape::Asks,
+        (_, Some(IterationOutcome::Interrupted)) => StateShape::Broken,
+        (_, Some(IterationOutcome::NoClaim | IterationOutcome::NotStarted)) => StateShape::Stopped,
+        (None, None) if is_over || line.iteration == 0 => StateShape::Stopped,
+        (None, None) if !line.claim.is_empty() => StateShape::Judging,
+        (None, None) => StateShape::Running,
     }
 }
 
@@ -166,7 +166,7 @@ fn timeline(frame: &LoopFrame<'_>, shown: Option<u32>) -> Markup {
                     (shape.icon())
                     div.line {
                         @if line.iteration > 0 {
-                            a.name href=(link(id, Shown { tab: Tab::Log, iteration: Some(line.iteration) })) { "Iteration " (line.iteration) }
+                            a.name href=(link(id, Shown { tab: LoopPageTab::Log, iteration: Some(line.iteration) })) { "Iteration " (line.iteration) }
                         } @else {
                             span.name { "Before the first agent" }
                         }
@@ -181,8 +181,8 @@ fn timeline(frame: &LoopFrame<'_>, shown: Option<u32>) -> Markup {
                     @for note in &line.notes { (self::note(note)) }
                     @if line.iteration > 0 {
                         p.links {
-                            @for (tab, words) in [(Tab::Log, "Log"), (Tab::Prompt, "Prompt"), (Tab::Diff, "Diff")] {
-                                @if tab != Tab::Diff || line.has_snapshot {
+                            @for (tab, words) in [(LoopPageTab::Log, "Log"), (LoopPageTab::Prompt, "Prompt"), (LoopPageTab::Diff, "Diff")] {
+                                @if tab != LoopPageTab::Diff || line.has_snapshot {
                                     a href=(link(id, Shown { tab, iteration: Some(line.iteration) })) aria-label={ (words) " of iteration " (line.iteration) } { (words) }
                                 }
                             }
@@ -223,10 +223,10 @@ fn gates(gates: &[GateLine]) -> Markup {
         ul.gates {
             @for (gate, times) in shown {
                 @let (shape, word) = match gate.passed {
-                    None => (Shape::Running, "runs"),
-                    Some(true) if gate.tolerated => (Shape::Waits, "red as before, which is allowed"),
-                    Some(true) => (Shape::Done, "passed"),
-                    Some(false) => (Shape::Refused, "failed"),
+                    None => (StateShape::Running, "runs"),
+                    Some(true) if gate.tolerated => (StateShape::Waits, "red as before, which is allowed"),
+                    Some(true) => (StateShape::Done, "passed"),
+                    Some(false) => (StateShape::Refused, "failed"),
                 };
                 li class={ "gate " (shape.class()) } title={ (gate.command) ": " (word) } data-gate=(gate.name) data-passed=[gate.passed] {
                     (shape.icon())
@@ -251,12 +251,12 @@ fn gates(gates: &[GateLine]) -> Markup {
 
 fn note(note: &Note) -> Markup {
     let shape = match note.kind.as_str() {
-        "question" | "blocked" => Shape::Asks,
-        "parked" | "waits" | "budget" => Shape::Waits,
-        "warned" => Shape::Broken,
-        "paused" => Shape::Paused,
-        "approved" | "commit" => Shape::Done,
-        _ => Shape::Stopped,
+        "question" | "blocked" => StateShape::Asks,
+        "parked" | "waits" | "budget" => StateShape::Waits,
+        "warned" => StateShape::Broken,
+        "paused" => StateShape::Paused,
+        "approved" | "commit" => StateShape::Done,
+        _ => StateShape::Stopped,
     };
     html! {
         p.note-line data-note=(note.kind) {

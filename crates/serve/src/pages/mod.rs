@@ -42,7 +42,7 @@ use dacapo_engine::{
     client::{Client, ClientError},
     log::read_prompt,
     snapshots::DiffForm,
-    store::{Channel, Fact, Scope},
+    store::{AnyEvent, Channel, EventScope},
 };
 use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 use maud::{Markup, html};
@@ -50,15 +50,15 @@ use serde::Deserialize;
 
 use self::{
     held::Held,
-    layout::{Page, Place},
-    loop_page::{LoopFrame, Shown, Tab},
-    replay::{Moment, Replay},
+    layout::{BarEntry, Page},
+    loop_page::{LoopFrame, LoopPageTab, Shown},
+    replay::{Replay, ReplayedEvent},
     run_page::{Run, RunFrame},
 };
 use crate::{
     ApiError, Shared,
     api::{Given, given},
-    find::{Found, receipt_of},
+    find::{FoundView, receipt_of},
     routes::{Access, Route},
 };
 
@@ -157,7 +157,7 @@ async fn board(
     let held = Held::of(&headers);
     let page = move |_: &mut Client, board: &Board| {
         let main = board::board(board, &asked.filter, may_act, &held);
-        Ok::<_, ApiError>(html_page(&Page::new(board, Place::Board, view::headline(&board.totals), main)))
+        Ok::<_, ApiError>(html_page(&Page::new(board, BarEntry::Board, view::headline(&board.totals), main)))
     };
     state.ask_with_board(Timestamp::now(), page).await
 }
@@ -165,7 +165,7 @@ async fn board(
 #[derive(Deserialize)]
 struct LoopAsked {
     #[serde(default)]
-    show: Tab,
+    show: LoopPageTab,
     iteration: Option<u32>,
     channel: Option<String>,
     at: Option<usize>,
@@ -182,8 +182,8 @@ async fn of_loop(
     let may_act = state.settings.allow_control;
     state
         .ask_with_board(now, move |client, board| {
-            let view = match Found::of(client, &id)? {
-                Found::Loop(view) => *view,
+            let view = match FoundView::of(client, &id)? {
+                FoundView::Loop(view) => *view,
                 run => {
                     return Ok::<_, ApiError>(
                         Redirect::to(&format!("/runs/{}", encoded(run.id()))).into_response(),
@@ -192,7 +192,7 @@ async fn of_loop(
             };
             let shown = Shown { tab: asked.show, iteration: asked.iteration };
             let past = match asked.show {
-                Tab::Replay => Some(replay_of_loop(client, &view, asked.at)?),
+                LoopPageTab::Replay => Some(replay_of_loop(client, &view, asked.at)?),
                 _ => None,
             };
             let (replay, view, page) = match past {
@@ -224,7 +224,7 @@ async fn of_loop(
             Ok(html_page(&Page {
                 streams: view.id.to_string(),
                 notice: notice(asked.done.as_deref()),
-                ..Page::new(board, Place::Inner, title, main)
+                ..Page::new(board, BarEntry::Inner, title, main)
             }))
         })
         .await
@@ -253,7 +253,7 @@ fn beside(
         page.iterations.iter().filter(move |line| line.iteration == number).flat_map(|line| &line.attempts)
     };
     Ok(match shown.tab {
-        Tab::Log => {
+        LoopPageTab::Log => {
             let (channel, name) = match channel {
                 Some("stderr") => (Channel::Stderr, "stderr"),
                 Some("gates") => (Channel::Gates, "gates"),
@@ -268,7 +268,7 @@ fn beside(
             let lines = log::tail(client, view, channel, shown.iteration)?;
             loop_page::log(view.id.as_str(), shown, (name, begin), &lines)
         }
-        Tab::Prompt => {
+        LoopPageTab::Prompt => {
             let first = shown.iteration.and_then(|number| attempts(number).next());
             let text = match first {
                 Some(attempt) => {
@@ -279,22 +279,24 @@ fn beside(
             };
             loop_page::prompt(&text)
         }
-        Tab::Diff => match client.difference(view, shown.iteration, DiffForm::Patch { is_coloured: false }) {
-            Ok(patch) if patch.is_empty() => html! { p.panel.empty { "No file was changed." } },
-            Ok(patch) => {
-                let is_cut = patch.len() > LARGEST_DIFF;
-                let files = diff::parse(&patch[..patch.len().min(LARGEST_DIFF)]);
-                html! {
-                    @if is_cut { p.notice { "This difference is larger than a page: " code { "dacapo diff " (view.id) } " shows all of it." } }
-                    (diff::render(&files))
+        LoopPageTab::Diff => {
+            match client.difference(view, shown.iteration, DiffForm::Patch { is_coloured: false }) {
+                Ok(patch) if patch.is_empty() => html! { p.panel.empty { "No file was changed." } },
+                Ok(patch) => {
+                    let is_cut = patch.len() > LARGEST_DIFF;
+                    let files = diff::parse(&patch[..patch.len().min(LARGEST_DIFF)]);
+                    html! {
+                        @if is_cut { p.notice { "This difference is larger than a page: " code { "dacapo diff " (view.id) } " shows all of it." } }
+                        (diff::render(&files))
+                    }
                 }
+                Err(ClientError::Snapshot(error)) => {
+                    html! { p.panel.empty { (words::capital(&words::line(&error.to_string()))) } }
+                }
+                Err(error) => return Err(error.into()),
             }
-            Err(ClientError::Snapshot(error)) => {
-                html! { p.panel.empty { (words::capital(&words::line(&error.to_string()))) } }
-            }
-            Err(error) => return Err(error.into()),
-        },
-        Tab::Replay => match replay {
+        }
+        LoopPageTab::Replay => match replay {
             Some(replay) => replay::scrubber(replay, "at"),
             None => html! { p.panel.empty { "Nothing has happened yet." } },
         },
@@ -308,8 +310,8 @@ fn replay_of_loop(
     at: Option<usize>,
 ) -> Result<(Option<Replay>, LoopView, LoopPage), ApiError> {
     let events = client.events_of_loop(&view.id, 0)?;
-    let moments = events.iter().map(|envelope| Moment::of(envelope.at, &envelope.event)).collect();
-    let base = loop_page::link(view.id.as_str(), Shown { tab: Tab::Replay, iteration: None });
+    let moments = events.iter().map(|envelope| ReplayedEvent::of(envelope.at, &envelope.event)).collect();
+    let base = loop_page::link(view.id.as_str(), Shown { tab: LoopPageTab::Replay, iteration: None });
     let replay = Replay::new(moments, at.unwrap_or(usize::MAX), base);
     let until = replay.as_ref().map_or(0, |replay| replay.index + 1);
     let Some(mut past) = events.first().and_then(LoopView::begin) else {
@@ -335,8 +337,8 @@ async fn of_run(
     let may_act = state.settings.allow_control;
     state
         .ask_with_board(now, move |client, board| {
-            let found = Found::of(client, &id)?;
-            if let Found::Loop(view) = &found {
+            let found = FoundView::of(client, &id)?;
+            if let FoundView::Loop(view) = &found {
                 return Ok::<_, ApiError>(
                     Redirect::to(&format!("/loops/{}", encoded(view.id.as_str()))).into_response(),
                 );
@@ -355,25 +357,25 @@ async fn of_run(
             Ok(html_page(&Page {
                 streams: run.streams(),
                 notice: notice(asked.done.as_deref()),
-                ..Page::new(board, Place::Inner, title, main)
+                ..Page::new(board, BarEntry::Inner, title, main)
             }))
         })
         .await
 }
 
-fn run_now(client: &Client, found: &Found) -> Result<Run, ApiError> {
+fn run_now(client: &Client, found: &FoundView) -> Result<Run, ApiError> {
     let gone = || ApiError::not_found("this run is not there any more");
     Ok(match found {
-        Found::Loop(_) => return Err(gone()),
-        Found::Units(view) => {
+        FoundView::Loop(_) => return Err(gone()),
+        FoundView::Units(view) => {
             let (view, page) = client.run_page(&view.id)?.ok_or_else(gone)?;
             Run::Units(Box::new(view), page)
         }
-        Found::Workflow(view) => {
+        FoundView::Workflow(view) => {
             let (view, page) = client.workflow_page(&view.id)?.ok_or_else(gone)?;
             Run::Workflow(Box::new(view), page)
         }
-        Found::Task(view) => {
+        FoundView::Task(view) => {
             let (view, page) = client.task_page(&view.id)?.ok_or_else(gone)?;
             Run::Task(Box::new(view), page)
         }
@@ -383,34 +385,34 @@ fn run_now(client: &Client, found: &Found) -> Result<Run, ApiError> {
 /// The run as it stood after the event `at` of it and its loops.
 fn replay_of_run(
     client: &Client,
-    found: &Found,
+    found: &FoundView,
     at: usize,
 ) -> Result<(Option<Run>, Option<Replay>), ApiError> {
-    let Scope::Run(id) = found.scope() else { return Ok((None, None)) };
-    let mut facts: Vec<Fact> = Vec::new();
-    client.read(&Scope::Run(id.clone()), 0, |fact| {
+    let EventScope::Run(id) = found.scope() else { return Ok((None, None)) };
+    let mut facts: Vec<AnyEvent> = Vec::new();
+    client.read(&EventScope::Run(id.clone()), 0, |fact| {
         facts.push(fact);
         Ok::<_, ClientError>(())
     })?;
-    let moment = |fact: &Fact| match fact {
-        Fact::Loop(envelope) => Moment::of(envelope.at, &envelope.event),
-        Fact::Run(envelope) => Moment::of(envelope.at, envelope),
-        Fact::Workflow(envelope) => Moment::of(envelope.at, envelope),
-        Fact::Task(envelope) => Moment::of(envelope.at, envelope),
+    let moment = |fact: &AnyEvent| match fact {
+        AnyEvent::Loop(envelope) => ReplayedEvent::of(envelope.at, &envelope.event),
+        AnyEvent::Run(envelope) => ReplayedEvent::of(envelope.at, envelope),
+        AnyEvent::Workflow(envelope) => ReplayedEvent::of(envelope.at, envelope),
+        AnyEvent::Task(envelope) => ReplayedEvent::of(envelope.at, envelope),
     };
-    let moments: Vec<Moment> = facts.iter().map(moment).collect();
+    let moments: Vec<ReplayedEvent> = facts.iter().map(moment).collect();
     let Some(replay) = Replay::new(moments, at, format!("/runs/{}", encoded(id.as_str()))) else {
         return Ok((None, None));
     };
     facts.truncate(replay.index + 1);
     let loops = loops_of(&facts, &id);
     let run = match found {
-        Found::Loop(_) => None,
-        Found::Units(_) => units_then(&facts, &loops),
-        Found::Workflow(_) => {
+        FoundView::Loop(_) => None,
+        FoundView::Units(_) => units_then(&facts, &loops),
+        FoundView::Workflow(_) => {
             let started = client.workflow_started(&id)?;
             let own = facts.iter().filter_map(|fact| match fact {
-                Fact::Workflow(envelope) => Some(envelope),
+                AnyEvent::Workflow(envelope) => Some(envelope),
                 _ => None,
             });
             folded(own, WorkflowView::begin, WorkflowView::apply).map(|view| {
@@ -418,9 +420,9 @@ fn replay_of_run(
                 Run::Workflow(Box::new(view), page)
             })
         }
-        Found::Task(_) => {
+        FoundView::Task(_) => {
             let own = facts.iter().filter_map(|fact| match fact {
-                Fact::Task(envelope) => Some(envelope),
+                AnyEvent::Task(envelope) => Some(envelope),
                 _ => None,
             });
             folded(own, StageTaskView::begin, StageTaskView::apply).map(|view| {
@@ -449,10 +451,10 @@ fn folded<'a, E: 'a, V>(
 }
 
 /// The loops as the facts tell of them.
-fn loops_of(facts: &[Fact], run: &RunId) -> Vec<LoopView> {
+fn loops_of(facts: &[AnyEvent], run: &RunId) -> Vec<LoopView> {
     let mut loops: Vec<LoopView> = Vec::new();
     for fact in facts {
-        let Fact::Loop(envelope) = fact else { continue };
+        let AnyEvent::Loop(envelope) = fact else { continue };
         match loops.iter_mut().find(|view| view.id == envelope.loop_id) {
             Some(view) => view.apply(envelope),
             None => loops.extend(LoopView::begin(envelope).map(|mut view| {
@@ -465,11 +467,11 @@ fn loops_of(facts: &[Fact], run: &RunId) -> Vec<LoopView> {
 }
 
 /// A run of units as the facts tell of it.
-fn units_then(facts: &[Fact], loops: &[LoopView]) -> Option<Run> {
+fn units_then(facts: &[AnyEvent], loops: &[LoopView]) -> Option<Run> {
     let events: Vec<_> = facts
         .iter()
         .filter_map(|fact| match fact {
-            Fact::Run(envelope) => Some(envelope.clone()),
+            AnyEvent::Run(envelope) => Some(envelope.clone()),
             _ => None,
         })
         .collect();
@@ -502,7 +504,7 @@ async fn of_receipt(
     let asked = given(asked)?;
     state
         .ask_with_board(Timestamp::now(), move |client, board| {
-            let view = Found::of(client, &id)?.worked(client)?;
+            let view = FoundView::of(client, &id)?.worked(client)?;
             let receipt = receipt_of(client, &view)?;
             if asked.save.is_some() {
                 let name = format!("attachment; filename=\"receipt-{}.html\"", encoded(view.id.as_str()));
@@ -516,7 +518,7 @@ async fn of_receipt(
             Ok(html_page(&Page {
                 streams: view.id.to_string(),
                 is_text: true,
-                ..Page::new(board, Place::Inner, title, main)
+                ..Page::new(board, BarEntry::Inner, title, main)
             }))
         })
         .await
@@ -534,7 +536,7 @@ fn hours_before(now: Timestamp, hours: i64) -> Timestamp {
 /// A page to be read about the time since the moment that was asked for.
 async fn of_time(
     state: Shared,
-    (now, place, title): (Timestamp, Place, &'static str),
+    (now, place, title): (Timestamp, BarEntry, &'static str),
     main: impl FnOnce(&mut Client, &Board) -> Result<Markup, ClientError> + Send + 'static,
 ) -> Result<Response, ApiError> {
     let page = move |client: &mut Client, board: &Board| {
@@ -550,7 +552,7 @@ async fn of_costs(Extracted(state): Extracted<Shared>, asked: Given<Since>) -> R
     let wanted = asked.since.as_deref().unwrap_or("7d");
     let (span, _, hours, step) =
         costs::SPANS.into_iter().find(|(name, ..)| *name == wanted).unwrap_or(costs::SPANS[1]);
-    of_time(state, (now, Place::Costs, "Costs · dacapo"), move |client, _| {
+    of_time(state, (now, BarEntry::Costs, "Costs · dacapo"), move |client, _| {
         let first = view::first_step(&now.to_zoned(TimeZone::system()), hours, step);
         let step = Millis::from_secs(step.unsigned_abs() * 3600);
         Ok(costs::costs(&client.costs(first, now, step)?, span))
@@ -564,7 +566,7 @@ async fn of_report(Extracted(state): Extracted<Shared>, asked: Given<Since>) -> 
     let wanted = asked.since.as_deref().unwrap_or("12h");
     let (span, _, hours) =
         report::SPANS.into_iter().find(|(name, ..)| *name == wanted).unwrap_or(report::SPANS[0]);
-    of_time(state, (now, Place::Report, "Report · dacapo"), move |client, board| {
+    of_time(state, (now, BarEntry::Report, "Report · dacapo"), move |client, board| {
         let since = hours_before(now, hours);
         let told = view::report(&client.standing(since)?, since, now);
         Ok(report::report(&told, &board.needs, span))

@@ -11,7 +11,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::{
     assets, encoded,
-    shapes::{Shape, brand},
+    shapes::{StateShape, brand},
     words,
 };
 
@@ -51,7 +51,7 @@ fn paper(receipt: &Receipt, view: Option<&LoopView>) -> Markup {
     html! {
         article.receipt.panel data-receipt=(receipt.loop_id) data-verdict=(receipt.verdict) {
             div.stamp {
-                span class={ "state " (if is_verified { "is-good" } else { "is-warn" }) } { @if is_verified { (Shape::Done.icon()) } @else { (Shape::Asks.icon()) } }
+                span class={ "state " (if is_verified { "is-good" } else { "is-warn" }) } { @if is_verified { (StateShape::Done.icon()) } @else { (StateShape::Asks.icon()) } }
                 div {
                     h1.plain { (words::line(&receipt.task)) }
                     p {
@@ -116,7 +116,7 @@ fn gates(receipt: &Receipt) -> Markup {
         ul.proof {
             @for gate in &receipt.gates {
                 li data-gate=(gate.name) {
-                    span class=(if gate.tolerated { "is-warn" } else { "is-good" }) { @if gate.tolerated { (Shape::Waits.icon()) } @else { (Shape::Done.icon()) } }
+                    span class=(if gate.tolerated { "is-warn" } else { "is-good" }) { @if gate.tolerated { (StateShape::Waits.icon()) } @else { (StateShape::Done.icon()) } }
                     span {
                         code.plain { (words::line(&gate.command)) }
                         @if let Some(folder) = &gate.working_dir { span.muted { " in " code.plain { (words::line(folder)) } } }
@@ -192,7 +192,7 @@ fn refusals(receipt: &Receipt) -> Markup {
         ul.proof {
             @for refusal in &receipt.refusals {
                 li data-refusal {
-                    span.is-bad { (Shape::Refused.icon()) }
+                    span.is-bad { (StateShape::Refused.icon()) }
                     span { b { (words::capital(refusal.reason.words())) } ": " span.plain { (words::with_code(&words::line(&refusal.detail))) } }
                     span.num.muted { "iteration " (refusal.iteration) }
                 }

@@ -6,7 +6,7 @@ use maud::{Markup, html};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{shapes::Shape, words};
+use super::{shapes::StateShape, words};
 
 /// How many marks the strip above the slider has at most.
 const MARKS: usize = 160;
@@ -14,13 +14,13 @@ const MARKS: usize = 160;
 const AROUND: usize = 9;
 
 /// One event of a replay.
-pub(super) struct Moment {
+pub(super) struct ReplayedEvent {
     pub(super) at: Timestamp,
-    pub(super) shape: Option<Shape>,
+    pub(super) shape: Option<StateShape>,
     pub(super) words: String,
 }
 
-impl Moment {
+impl ReplayedEvent {
     /// What an event of any stream says: its type, and what it names.
     pub(super) fn of(at: Timestamp, event: &impl Serialize) -> Self {
         let value = serde_json::to_value(event).unwrap_or(Value::Null);
@@ -61,26 +61,26 @@ impl Moment {
     }
 }
 
-fn shape(kind: &str, passed: Option<bool>, state: Option<&str>) -> Option<Shape> {
+fn shape(kind: &str, passed: Option<bool>, state: Option<&str>) -> Option<StateShape> {
     Some(match kind {
         "claim_accepted" | "gates_passed" | "receipt_issued" | "unit.merged" | "unit.completed"
-        | "orch.completed" => Shape::Done,
-        "gate_finished" if passed == Some(false) => Shape::Refused,
-        "gate_finished" => Shape::Done,
-        "claim_refused" | "unit.failed" | "orch.failed" | "unit.sent_back" => Shape::Refused,
-        "loop_finished" => Shape::of(state.unwrap_or("stopped")),
+        | "orch.completed" => StateShape::Done,
+        "gate_finished" if passed == Some(false) => StateShape::Refused,
+        "gate_finished" => StateShape::Done,
+        "claim_refused" | "unit.failed" | "orch.failed" | "unit.sent_back" => StateShape::Refused,
+        "loop_finished" => StateShape::of(state.unwrap_or("stopped")),
         "iteration_started" | "agent_started" | "unit.started" | "loop_started" | "orch.started" => {
-            Shape::Running
+            StateShape::Running
         }
-        "claim_made" => Shape::Judging,
-        "question_asked" | "parked" | "paused" | "blocked" => Shape::Asks,
+        "claim_made" => StateShape::Judging,
+        "question_asked" | "parked" | "paused" | "blocked" => StateShape::Asks,
         _ => return None,
     })
 }
 
 /// Where a replay stands.
 pub(super) struct Replay {
-    pub(super) moments: Vec<Moment>,
+    pub(super) moments: Vec<ReplayedEvent>,
     /// The event that is the last to have happened, from 0.
     pub(super) index: usize,
     pub(super) at: Timestamp,
@@ -90,7 +90,7 @@ pub(super) struct Replay {
 
 impl Replay {
     /// `None` if there are no events.
-    pub(super) fn new(moments: Vec<Moment>, index: usize, base: String) -> Option<Self> {
+    pub(super) fn new(moments: Vec<ReplayedEvent>, index: usize, base: String) -> Option<Self> {
         let index = index.min(moments.len().checked_sub(1)?);
         Some(Self { at: moments[index].at, moments, index, base })
     }
@@ -124,7 +124,7 @@ pub(super) fn scrubber(replay: &Replay, name: &str) -> Markup {
                 @for (at, moment) in replay.moments.iter().enumerate().take(until + 1).skip(from) {
                     li class=[(at == replay.index).then_some("now")] data-event=(at) aria-current=[(at == replay.index).then_some("step")] {
                         span.num { (clock(moment.at)) }
-                        span class={ "state " (moment.shape.map_or("", Shape::class)) } { @if let Some(shape) = moment.shape { (shape.icon()) } }
+                        span class={ "state " (moment.shape.map_or("", StateShape::class)) } { @if let Some(shape) = moment.shape { (shape.icon()) } }
                         span.plain { (words::with_code(&moment.words)) }
                     }
                 }
@@ -142,10 +142,10 @@ fn query(base: &str) -> Vec<(&str, &str)> {
 fn strip(replay: &Replay) -> Markup {
     let all = replay.moments.len();
     let marks = all.min(MARKS);
-    let rank = |shape: &Shape| match shape {
-        Shape::Refused | Shape::Failed => 3,
-        Shape::Done => 2,
-        Shape::Asks => 4,
+    let rank = |shape: &StateShape| match shape {
+        StateShape::Refused | StateShape::Failed => 3,
+        StateShape::Done => 2,
+        StateShape::Asks => 4,
         _ => 1,
     };
     html! {
@@ -153,7 +153,7 @@ fn strip(replay: &Replay) -> Markup {
             @for mark in 0..marks {
                 @let (from, to) = (mark * all / marks, ((mark + 1) * all / marks).max(mark * all / marks + 1));
                 @let shape = replay.moments[from..to].iter().filter_map(|moment| moment.shape).max_by_key(rank);
-                i class={ (shape.map_or("", Shape::class)) @if from <= replay.index { " past" } } {}
+                i class={ (shape.map_or("", StateShape::class)) @if from <= replay.index { " past" } } {}
             }
         }
     }

@@ -10,7 +10,7 @@ use maud::{Markup, html};
 use super::{
     board, encoded,
     held::Held,
-    shapes::{Shape, state},
+    shapes::{StateShape, state},
     words,
 };
 
@@ -92,7 +92,7 @@ fn row(entry: &ReportEntry, now: Timestamp) -> Markup {
                 }
                 @if entry.verified.is_some() && is_loop && entry.state == "completed" { p { a.link href={ "/receipts/" (encoded(&entry.id)) } { "Receipt" } } }
             }
-            td { (state(Shape::of(&entry.state), &words::capital(word))) }
+            td { (state(StateShape::of(&entry.state), &words::capital(word))) }
             td.num data-label="Iterations" { (entry.iterations) }
             td.num data-label="Time" { (entry.lasted_ms.human()) }
             td.num data-label="Cost" { (words::cost(entry.cost_usd, entry.cost_estimated).unwrap_or_default()) }

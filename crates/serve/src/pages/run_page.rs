@@ -9,10 +9,10 @@ use maud::{Markup, html};
 
 use super::{
     board, controls,
-    drawing::{self, Node, gantt},
+    drawing::{self, GraphBox, gantt},
     encoded,
     replay::{Replay, scrubber},
-    shapes::{Shape, badge, state},
+    shapes::{StateShape, badge, state},
     words,
 };
 
@@ -115,7 +115,7 @@ fn intro(run: &Run, frame: &RunFrame<'_>, now: Timestamp) -> Markup {
     let (own_state, detail, began, ended) = run.standing();
     let (shown, shape, word) = match frame.card.filter(|_| frame.replay.is_none()) {
         Some(card) => (card.state.as_str(), board::shape_of(card), card.words()),
-        None => (own_state, Shape::of(own_state), own_state),
+        None => (own_state, StateShape::of(own_state), own_state),
     };
     let cost: Option<f64> = run.loops().iter().filter_map(|card| card.cost_usd).reduce(|a, b| a + b);
     let link = format!("/runs/{}", encoded(run.id()));
@@ -164,11 +164,11 @@ fn intro(run: &Run, frame: &RunFrame<'_>, now: Timestamp) -> Markup {
 }
 
 fn units(view: &RunView, page: &RunPage) -> Markup {
-    let node = |unit: &UnitNode| Node {
+    let node = |unit: &UnitNode| GraphBox {
         id: unit.unit.to_string(),
         level: unit.level,
         after: unit.depends_on.iter().map(ToString::to_string).collect(),
-        shape: Shape::of(&unit.words),
+        shape: StateShape::of(&unit.words),
         sub: if unit.tasks.all > 0 {
             format!("{} · {}/{} tasks", unit.words, unit.tasks.done, unit.tasks.all)
         } else {
@@ -176,7 +176,7 @@ fn units(view: &RunView, page: &RunPage) -> Markup {
         },
         href: unit.loop_id.as_ref().map(|id| format!("/loops/{}", encoded(id.as_str()))),
     };
-    let nodes: Vec<Node> = page.units.iter().map(node).collect();
+    let nodes: Vec<GraphBox> = page.units.iter().map(node).collect();
     html! {
         section data-key="graph" {
             header { h2 { "Units" } span.count { (page.units.len()) } }
@@ -210,7 +210,7 @@ fn unit_row(unit: &UnitNode) -> Markup {
                 @if !unit.blocked_by.is_empty() { p.is-warn { "Blocked by " (unit.blocked_by.iter().map(|id| words::line(id.as_str())).collect::<Vec<_>>().join(", ")) } }
                 @if !unit.receipts.is_empty() { p { @for id in &unit.receipts { a.link href={ "/receipts/" (encoded(id.as_str())) } { "Receipt" } " " } } }
             }
-            td { (state(Shape::of(&unit.words), &words::capital(&unit.words))) }
+            td { (state(StateShape::of(&unit.words), &words::capital(&unit.words))) }
             td.num data-label="Tasks" { (unit.tasks.done) "/" (unit.tasks.all) }
             td.num data-label="Slot" { @if let Some(slot) = unit.slot { (slot) } }
             td.num data-label="Iteration" { @if unit.iteration > 0 { (unit.iteration) "/" (unit.max_iterations) } }
@@ -221,7 +221,7 @@ fn unit_row(unit: &UnitNode) -> Markup {
 
 fn wagon(car: &TrainCar) -> Markup {
     let word = car.state.replace('_', " ");
-    let shape = Shape::of(&car.state);
+    let shape = StateShape::of(&car.state);
     html! {
         li class={ "wagon " (shape.class()) } data-car=(car.unit) data-state=(car.state) data-key={ "car-" (car.unit) } {
             span.clip.plain { b { (words::line(car.unit.as_str())) } }
@@ -232,22 +232,22 @@ fn wagon(car: &TrainCar) -> Markup {
 }
 
 fn workflow(page: &WorkflowPage) -> Markup {
-    let node = |step: &StepNode| Node {
+    let node = |step: &StepNode| GraphBox {
         id: step.view.id.to_string(),
         level: step.level,
         after: step.depends_on.clone(),
-        shape: Shape::of(&step.view.state),
+        shape: StateShape::of(&step.view.state),
         sub: format!("{} · {}", step.view.kind, step.view.state),
         href: step.loop_id.as_ref().map(|id| format!("/loops/{}", encoded(id.as_str()))),
     };
-    let nodes: Vec<Node> = page.steps.iter().map(node).collect();
+    let nodes: Vec<GraphBox> = page.steps.iter().map(node).collect();
     html! {
         section data-key="graph" { header { h2 { "Steps" } span.count { (page.steps.len()) } } (drawing::graph(&nodes, "Steps and what they wait for")) }
         section data-key="steps" {
             ol.steps.panel {
                 @for step in &page.steps {
                     li data-key={ "step-" (step.view.id) } data-step-id=(step.view.id) data-pick data-state=(step.view.state) data-loop=[step.loop_id.as_ref().map(|id| id.as_str())] {
-                        (state(Shape::of(&step.view.state), &words::capital(&step.view.state)))
+                        (state(StateShape::of(&step.view.state), &words::capital(&step.view.state)))
                         div {
                             @match &step.loop_id {
                                 Some(id) => a.row-title.plain href={ "/loops/" (encoded(id.as_str())) } { (step.view.id) },
@@ -281,7 +281,7 @@ fn task(page: &TaskPage) -> Markup {
             @else {
                 ol.pipeline.panel {
                     @for (at, stage) in page.stages.iter().enumerate() {
-                        @let shape = Shape::of(&stage.state);
+                        @let shape = StateShape::of(&stage.state);
                         li class={ "stage " (shape.class()) } data-key={ "stage-" (at) } data-stage=(stage.stage) data-state=(stage.state) data-pick data-loop=[stage.loop_id.as_ref().map(|id| id.as_str())] {
                             @match &stage.loop_id {
                                 Some(id) => a.row-title href={ "/loops/" (encoded(id.as_str())) } { (stage_name(&stage.stage)) @if stage.run > 1 { span.muted { " run " (stage.run) } } },

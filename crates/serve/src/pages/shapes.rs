@@ -6,7 +6,7 @@ use super::words::capital;
 
 /// How a state is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Shape {
+pub(super) enum StateShape {
     Running,
     Judging,
     Done,
@@ -20,7 +20,7 @@ pub(super) enum Shape {
     Broken,
 }
 
-impl Shape {
+impl StateShape {
     /// The shape of a word that a view has for a state.
     pub(super) fn of(state: &str) -> Self {
         match state {
@@ -90,12 +90,12 @@ impl Shape {
 }
 
 /// A state with `word` behind its shape.
-pub(super) fn state(shape: Shape, word: &str) -> Markup {
+pub(super) fn state(shape: StateShape, word: &str) -> Markup {
     html! { span class={ "state " (shape.class()) } { (shape.icon()) span { (word) } } }
 }
 
 /// The same as a badge beside a title.
-pub(super) fn badge(shape: Shape, word: &str) -> Markup {
+pub(super) fn badge(shape: StateShape, word: &str) -> Markup {
     html! { span class={ "state badge " (shape.class()) } { (shape.icon()) span { (capital(word)) } } }
 }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use dacapo_core::{
     agent::{
         Format,
-        transcript::{Said, Transcript},
+        transcript::{Transcript, TranscriptEntry},
     },
     event::{Envelope, LoopEvent, LoopStarted, OutputMarks, RunEnvelope},
     ids::{LoopId, RunId, UnitId},
@@ -21,7 +21,7 @@ use dacapo_core::{
 use dacapo_engine::{
     client::{ChangeWatch, Client},
     secrets::secrets,
-    store::{Channel, Fact, Kind, Scope, StageSource},
+    store::{AnyEvent, Channel, EventScope, JournalMachine, StageSource},
 };
 
 use super::exit_of;
@@ -74,7 +74,7 @@ struct OutputTail {
 
 /// Something that an agent or a gate printed.
 enum Printed<'a> {
-    Said(Said),
+    Said(TranscriptEntry),
     Bytes(Channel, &'a [u8]),
 }
 
@@ -144,7 +144,7 @@ impl OutputTail {
                 match (channel, &mut self.transcript) {
                     (Channel::Stdout, Some(transcript)) if self.is_agent => {
                         transcript.push(&bytes, &mut |heard| {
-                            if let Some(said) = Said::of(heard) {
+                            if let Some(said) = TranscriptEntry::of(heard) {
                                 let said = said.map(|text| secrets().redact(text).into_owned());
                                 told(view, Printed::Said(said));
                             }
@@ -259,11 +259,11 @@ fn is_end_of_output(envelope: &Envelope) -> bool {
 }
 
 /// A machine of runs, whose loops it starts for sources.
-pub(super) trait RunKind: Kind<Source: Sized + Clone, View: Clone> {
+pub(super) trait RunKind: JournalMachine<Source: Sized + Clone, View: Clone> {
     /// Whether the view is told words of agents line by line as said, as in a chat.
     const SAYS_LINES: bool = false;
     /// The event, if it is one of this kind.
-    fn envelope(fact: Fact) -> Result<Self::Envelope, Option<Box<Envelope>>>;
+    fn envelope(fact: AnyEvent) -> Result<Self::Envelope, Option<Box<Envelope>>>;
     fn source(started: &LoopStarted) -> Option<Self::Source>;
     /// Whether a process runs it, whether it is paused, and how it ended, in one line with its exit code.
     fn standing(client: &Client, id: &RunId) -> Result<RunStanding, UserError>;
@@ -299,10 +299,10 @@ fn at_rest(what: &str, state: &str, detail: Option<&str>) -> (String, u8) {
 }
 
 impl RunKind for RunMachine {
-    fn envelope(fact: Fact) -> Result<RunEnvelope, Option<Box<Envelope>>> {
+    fn envelope(fact: AnyEvent) -> Result<RunEnvelope, Option<Box<Envelope>>> {
         match fact {
-            Fact::Run(envelope) => Ok(envelope),
-            Fact::Loop(envelope) => Err(Some(envelope)),
+            AnyEvent::Run(envelope) => Ok(envelope),
+            AnyEvent::Loop(envelope) => Err(Some(envelope)),
             _ => Err(None),
         }
     }
@@ -325,10 +325,10 @@ impl RunKind for RunMachine {
 impl RunKind for WorkflowMachine {
     const SAYS_LINES: bool = true;
 
-    fn envelope(fact: Fact) -> Result<WorkflowEnvelope, Option<Box<Envelope>>> {
+    fn envelope(fact: AnyEvent) -> Result<WorkflowEnvelope, Option<Box<Envelope>>> {
         match fact {
-            Fact::Workflow(envelope) => Ok(envelope),
-            Fact::Loop(envelope) => Err(Some(envelope)),
+            AnyEvent::Workflow(envelope) => Ok(envelope),
+            AnyEvent::Loop(envelope) => Err(Some(envelope)),
             _ => Err(None),
         }
     }
@@ -350,10 +350,10 @@ impl RunKind for WorkflowMachine {
 }
 
 impl RunKind for TaskMachine {
-    fn envelope(fact: Fact) -> Result<TaskEnvelope, Option<Box<Envelope>>> {
+    fn envelope(fact: AnyEvent) -> Result<TaskEnvelope, Option<Box<Envelope>>> {
         match fact {
-            Fact::Task(envelope) => Ok(envelope),
-            Fact::Loop(envelope) => Err(Some(envelope)),
+            AnyEvent::Task(envelope) => Ok(envelope),
+            AnyEvent::Loop(envelope) => Err(Some(envelope)),
             _ => Err(None),
         }
     }
@@ -404,7 +404,7 @@ impl<M: RunKind> RunFeed<M> {
         Self { id, view: None, loops: HashMap::new(), shown, from: 0, is_caught_up: false }
     }
 
-    fn take(&mut self, client: &Client, fact: Fact) -> Result<(), UserError> {
+    fn take(&mut self, client: &Client, fact: AnyEvent) -> Result<(), UserError> {
         match M::envelope(fact) {
             Ok(envelope) => {
                 match &mut self.view {
@@ -479,7 +479,7 @@ impl<M: RunKind> RunFeed<M> {
 fn show_line<M: RunKind>(shown: &mut dyn LiveView<M>, source: &M::Source, channel: &Channel, line: &[u8]) {
     if M::SAYS_LINES && *channel == Channel::Stdout {
         let text = String::from_utf8_lossy(line).into_owned();
-        shown.said(source, &Said::Line { text });
+        shown.said(source, &TranscriptEntry::Line { text });
     } else {
         shown.output(source, line);
     }
@@ -504,7 +504,7 @@ impl<M: RunKind> Feed for RunFeed<M> {
 
     fn look(&mut self, client: &Client) -> Result<(), UserError> {
         let from = self.from;
-        let scope = Scope::Run(self.id.clone());
+        let scope = EventScope::Run(self.id.clone());
         self.from = client.read(&scope, from, |fact| self.take(client, fact))?;
         self.is_caught_up = true;
         self.look_at_output(client)?;

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use dacapo_core::{session::HOOK_EVENTS, text::nearest::nearest};
-use dacapo_engine::session::{SessionHost, Sessions};
+use dacapo_engine::session::{SessionHost, SessionLoops};
 
 use super::{HookHost, HostFlag, begin, folder_of, host::AnswerForm};
 use crate::{
@@ -39,7 +39,7 @@ pub(super) fn event(cx: &Context, args: &EventArgs) -> Result<u8, UserError> {
 }
 
 fn step(cx: &Context, name: &str, host: &mut HookHost) -> Result<(), UserError> {
-    let sessions = Sessions::new(&cx.home);
+    let sessions = SessionLoops::new(&cx.home);
     let session = host.input.session.clone();
     match name {
         "session.idle" => {

@@ -1,7 +1,7 @@
 //! `dacapo hook failure`.
 
 use clap::Args;
-use dacapo_engine::session::Sessions;
+use dacapo_engine::session::SessionLoops;
 
 use super::{HostFlag, begin};
 use crate::{context::Context, error::UserError};
@@ -23,7 +23,7 @@ pub(super) fn failure(cx: &Context, args: &FailureArgs) -> Result<u8, UserError>
     let (name, words) = host.input.error.clone().unwrap_or_default();
     // Claude Code repeats the words of the error as the agent's last message.
     let words = if words.is_empty() { host.input.last_message.clone().unwrap_or_default() } else { words };
-    let failed = Sessions::new(&cx.home).failed(&session, (&name, &words, status), true, &mut host);
+    let failed = SessionLoops::new(&cx.home).failed(&session, (&name, &words, status), true, &mut host);
     if let Err(error) = failed.map_err(UserError::from) {
         host.tell(&error);
     }

@@ -3,7 +3,9 @@
 use std::path::Path;
 
 use dacapo_core::{
-    hook_files::{self, HookTrust, Ownership, Scope, Told, codex_trust, hook_timeout, own_paths, ownership},
+    hook_files::{
+        self, HookKind, HookScope, HookTrust, Ownership, codex_trust, hook_timeout, own_paths, ownership,
+    },
     session::Host,
 };
 use dacapo_engine::{health, hook_files::look};
@@ -22,14 +24,14 @@ pub(crate) struct HookFinding {
 
 /// All hooks of dacapo's that this user's and this folder's settings have.
 pub(crate) fn installed_hooks() -> Vec<HookFinding> {
-    let all = Host::ALL.into_iter().flat_map(|host| Scope::ALL.map(|scope| (host, scope)));
+    let all = Host::ALL.into_iter().flat_map(|host| HookScope::ALL.map(|scope| (host, scope)));
     all.filter_map(|(host, scope)| finding(host, scope)).collect()
 }
 
-fn finding(host: Host, scope: Scope) -> Option<HookFinding> {
+fn finding(host: Host, scope: HookScope) -> Option<HookFinding> {
     let flag = match scope {
-        Scope::User => "",
-        Scope::Project => " --project",
+        HookScope::User => "",
+        HookScope::Project => " --project",
     };
     let again = format!("`dacapo hook install {host}{flag}` brings them up to date");
     let Ok(Some(path)) = settings_path(host, scope) else { return plugin(host, scope, &again) };
@@ -70,8 +72,8 @@ fn finding(host: Host, scope: Scope) -> Option<HookFinding> {
     if let Some(note) = cap_note(host, &now) {
         troubles.push((note, again.clone()));
     }
-    let needed = hook_timeout(gate_timeouts(), Scope::Project);
-    let stop = now.hooks.iter().find(|hook| hook.told == Told::Stop);
+    let needed = hook_timeout(gate_timeouts(), HookScope::Project);
+    let stop = now.hooks.iter().find(|hook| hook.told == HookKind::Stop);
     if let Some(timeout) = stop.and_then(|hook| hook.timeout).filter(|timeout| timeout.0 < needed.0) {
         let what =
             format!("the host ends them after {timeout}, and the gates of this folder may take {needed}");
@@ -88,7 +90,7 @@ fn finding(host: Host, scope: Scope) -> Option<HookFinding> {
 }
 
 /// The plugin of a host whose hooks are not in settings.
-fn plugin(host: Host, scope: Scope, again: &str) -> Option<HookFinding> {
+fn plugin(host: Host, scope: HookScope, again: &str) -> Option<HookFinding> {
     let folder = host_folder(host, scope).ok()?;
     let path = folder.join(own_paths(host).first()?);
     let text = look(&path).ok()?.text?;
@@ -111,11 +113,12 @@ fn plugin(host: Host, scope: Scope, again: &str) -> Option<HookFinding> {
 
 /// What Codex would skip, because its user has not agreed to it.
 fn untrusted(path: &Path, text: &str) -> Option<(String, String)> {
-    let users = settings_path(Host::Codex, Scope::User).ok().flatten()?;
+    let users = settings_path(Host::Codex, HookScope::User).ok().flatten()?;
     let users = look(&users).ok()?.text.unwrap_or_default();
     let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let states = |path: &Path| codex_trust(&path.to_string_lossy(), text, &users).unwrap_or_default();
-    let is_bad = |states: &[(Told, HookTrust)]| states.iter().any(|(_, trust)| *trust != HookTrust::Trusted);
+    let is_bad =
+        |states: &[(HookKind, HookTrust)]| states.iter().any(|(_, trust)| *trust != HookTrust::Trusted);
     let named = states(path);
     if !is_bad(&named) || !is_bad(&states(&real)) {
         return None;

@@ -7,7 +7,7 @@ use std::{
 };
 
 use dacapo_core::session::{
-    HookAnswer, HookInput, Host, HostSession, ModelCall, NewWords, Toast, TranscriptMark, Turn, UsageMark,
+    HookAnswer, HookInput, Host, HostSession, ModelCall, NewWords, Toast, TranscriptMark, TurnEnd, UsageMark,
     calls_in, new_words,
 };
 use dacapo_engine::{secrets::secrets, session::SessionHost};
@@ -85,7 +85,7 @@ impl HookHost {
             all.iter().enumerate().filter(is_new).map(|(_, (_, text))| text.clone()).collect();
         let last = all.last().map(|(_, text)| text.as_str());
         let has_news = !messages.is_empty();
-        let turn = Turn::ending_with(last.unwrap_or_default(), true);
+        let turn = TurnEnd::ending_with(last.unwrap_or_default(), true);
         let mark = TranscriptMark { offset: all.len() as u64, ..TranscriptMark::default() };
         (NewWords { messages, has_news, turn, ..NewWords::default() }, mark)
     }
@@ -113,7 +113,7 @@ impl HookHost {
     fn words_said(
         &self,
         mark: &TranscriptMark,
-        before: Option<Turn>,
+        before: Option<TurnEnd>,
         since: Timestamp,
     ) -> (NewWords, TranscriptMark) {
         if !self.input.messages.is_empty() {
@@ -141,7 +141,7 @@ impl SessionHost for HookHost {
     fn words(
         &mut self,
         mark: &TranscriptMark,
-        before: Option<Turn>,
+        before: Option<TurnEnd>,
         since: Timestamp,
     ) -> (NewWords, TranscriptMark) {
         let (said, place) = self.words_said(mark, before, since);
@@ -177,13 +177,18 @@ impl SessionHost for HookHost {
 }
 
 /// What the agent said since the user's prompt. As long as hooks send its agent back, Gemini repeats what it handed over before.
-fn response_words(mark: &TranscriptMark, before: Option<Turn>, response: &str) -> (NewWords, TranscriptMark) {
+fn response_words(
+    mark: &TranscriptMark,
+    before: Option<TurnEnd>,
+    response: &str,
+) -> (NewWords, TranscriptMark) {
     let known = usize::try_from(mark.offset).ok().filter(|_| mark.path.is_none());
-    let said_before = known.and_then(|known| response.get(..known)).map(|text| Turn::ending_with(text, true));
+    let said_before =
+        known.and_then(|known| response.get(..known)).map(|text| TurnEnd::ending_with(text, true));
     let is_continued = said_before.is_some() && said_before == before;
     let new = known.filter(|_| is_continued).and_then(|known| response.get(known..)).unwrap_or(response);
     let messages = if new.trim().is_empty() { Vec::new() } else { vec![new.to_owned()] };
-    let turn = Turn::ending_with(response, true);
+    let turn = TurnEnd::ending_with(response, true);
     let mark = TranscriptMark { offset: response.len() as u64, ..TranscriptMark::default() };
     (NewWords { has_news: !messages.is_empty(), messages, turn, ..NewWords::default() }, mark)
 }

@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use dacapo_core::{
     hook_files::{
-        self, Installed, Ownership, SettingsError, Wanted, before_they_run, hook_timeout, how_to_begin,
-        own_files, ownership,
+        self, HooksToInstall, Installed, Ownership, SettingsError, before_they_run, hook_timeout,
+        how_to_begin, own_files, ownership,
     },
     session::Host,
 };
-use dacapo_engine::hook_files::{Change, Edit, look, write};
+use dacapo_engine::hook_files::{Edit, HookFileChange, look, write};
 use serde_json::json;
 
 use super::places::{ScopeFlags, gate_timeouts, host_folder, program, settings_path};
@@ -48,7 +48,7 @@ pub(super) struct InstallArgs {
 pub(super) fn install(cx: &Context, args: &InstallArgs) -> Result<u8, UserError> {
     let (host, scope) = (args.agent, args.scope.scope());
     let timeout = hook_timeout(gate_timeouts(), scope);
-    let wanted = Wanted { program: program(scope)?, verify: args.verify, timeout };
+    let wanted = HooksToInstall { program: program(scope)?, verify: args.verify, timeout };
     cx.home.prepare()?;
     if let Some(folder) = &args.plugin {
         return install_plugin(cx, args, folder, &wanted);
@@ -92,7 +92,7 @@ pub(super) fn report(
     host: Host,
     scope: &str,
     heading: &str,
-    changes: &[(PathBuf, Change)],
+    changes: &[(PathBuf, HookFileChange)],
     notes: &[String],
 ) -> Result<u8, UserError> {
     if as_json {
@@ -151,7 +151,12 @@ pub(super) fn unusable(path: &Path, error: &SettingsError) -> UserError {
     UserError::environment(format!("cannot use `{}`: {error}", path.display())).hint(hint)
 }
 
-fn install_plugin(cx: &Context, args: &InstallArgs, folder: &Path, wanted: &Wanted) -> Result<u8, UserError> {
+fn install_plugin(
+    cx: &Context,
+    args: &InstallArgs,
+    folder: &Path,
+    wanted: &HooksToInstall,
+) -> Result<u8, UserError> {
     if args.agent != Host::Claude {
         return Err(UserError::usage(format!(
             "`--plugin` writes a plugin for claude, not for {}",

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use dacapo_core::{
-    hook_files::{Scope, folder, folder_variable, settings_file},
+    hook_files::{HookScope, folder, folder_variable, settings_file},
     policy::TestsMode,
     session::Host,
 };
@@ -24,17 +24,17 @@ pub(super) struct ScopeFlags {
 }
 
 impl ScopeFlags {
-    pub(super) fn scope(self) -> Scope {
-        if self.project { Scope::Project } else { Scope::User }
+    pub(super) fn scope(self) -> HookScope {
+        if self.project { HookScope::Project } else { HookScope::User }
     }
 }
 
 /// The folder of a host.
-pub(super) fn host_folder(host: Host, scope: Scope) -> Result<PathBuf, UserError> {
+pub(super) fn host_folder(host: Host, scope: HookScope) -> Result<PathBuf, UserError> {
     let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let base = match scope {
-        Scope::Project => top(&Context::folder(None)?),
-        Scope::User => {
+        HookScope::Project => top(&Context::folder(None)?),
+        HookScope::User => {
             if let Some(moved) = folder_variable(host).and_then(set) {
                 return Ok(moved);
             }
@@ -51,7 +51,7 @@ pub(super) fn host_folder(host: Host, scope: Scope) -> Result<PathBuf, UserError
 }
 
 /// The settings file of a host, if its hooks are in one.
-pub(super) fn settings_path(host: Host, scope: Scope) -> Result<Option<PathBuf>, UserError> {
+pub(super) fn settings_path(host: Host, scope: HookScope) -> Result<Option<PathBuf>, UserError> {
     let folder = host_folder(host, scope)?;
     Ok(settings_file(host, scope).map(|name| folder.join(name)))
 }
@@ -71,12 +71,12 @@ pub(super) fn gate_timeouts() -> Vec<dacapo_core::duration::Millis> {
 }
 
 /// How hooks name this program: by its path, or, in a repository that others share, by its name if that leads here.
-pub(super) fn program(scope: Scope) -> Result<String, UserError> {
+pub(super) fn program(scope: HookScope) -> Result<String, UserError> {
     let here = std::env::current_exe().and_then(|path| path.canonicalize());
     let here =
         here.map_err(|error| UserError::environment(format!("cannot tell where dacapo is: {error}")))?;
     let on_path = health::find("dacapo").and_then(|path| path.canonicalize().ok());
-    if scope == Scope::Project && on_path.as_ref() == Some(&here) {
+    if scope == HookScope::Project && on_path.as_ref() == Some(&here) {
         return Ok("dacapo".to_owned());
     }
     let path = here.to_str().map(str::to_owned);

@@ -2,11 +2,11 @@
 
 use clap::Args;
 use dacapo_core::session::{SlashCommand, Toast};
-use dacapo_engine::session::{NoHost, SessionHost, Sessions};
+use dacapo_engine::session::{NoHost, SessionHost, SessionLoops};
 
 use super::{HookHost, HostFlag, begin, folder_of, host::AnswerForm};
 use crate::{
-    cli::session::{Configured, Wanted, prepare, prepare_verify},
+    cli::session::{Configured, SessionLoopArgs, prepare, prepare_verify},
     context::Context,
     error::UserError,
 };
@@ -53,7 +53,7 @@ pub(super) fn prompt(cx: &Context, args: &HookPromptArgs) -> Result<u8, UserErro
 }
 
 fn obey(cx: &Context, command: &SlashCommand, host: &mut HookHost) -> Result<(), UserError> {
-    let sessions = Sessions::new(&cx.home);
+    let sessions = SessionLoops::new(&cx.home);
     let session = host.input.session.clone();
     match command {
         SlashCommand::Cancel => {
@@ -65,7 +65,7 @@ fn obey(cx: &Context, command: &SlashCommand, host: &mut HookHost) -> Result<(),
         SlashCommand::Start { prompt, max_iterations, completion_promise, description, force } => {
             let workspace = folder_of(&host.input)?;
             let configured = Configured::load(&workspace)?;
-            let wanted = Wanted {
+            let wanted = SessionLoopArgs {
                 host: host.host,
                 session: &session,
                 prompt,
@@ -89,7 +89,7 @@ fn obey(cx: &Context, command: &SlashCommand, host: &mut HookHost) -> Result<(),
 
 /// Begins to watch what the agent does with this prompt, unless a loop of the session does so already.
 fn begin_verify(cx: &Context, host: &HookHost) -> Result<(), UserError> {
-    let sessions = Sessions::new(&cx.home);
+    let sessions = SessionLoops::new(&cx.home);
     if sessions.find(&host.input.session)?.is_some() {
         return Ok(());
     }

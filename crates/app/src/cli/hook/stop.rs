@@ -3,7 +3,7 @@
 use clap::Args;
 use dacapo_engine::{
     git::is_dirty,
-    session::{NoHost, Sessions},
+    session::{NoHost, SessionLoops},
 };
 
 use super::{HookHost, HostFlag, begin, folder_of};
@@ -37,7 +37,7 @@ pub(super) fn stop(cx: &Context, args: &StopArgs) -> Result<u8, UserError> {
 }
 
 fn step(cx: &Context, verify: bool, host: &mut HookHost) -> Result<(), UserError> {
-    let sessions = Sessions::new(&cx.home);
+    let sessions = SessionLoops::new(&cx.home);
     let session = host.input.session.clone();
     let dir = host.input.dir.as_ref().and_then(|dir| dir.canonicalize().ok());
     if verify && sessions.find(&session)?.is_none() {

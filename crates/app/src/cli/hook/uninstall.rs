@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use dacapo_core::{
-    hook_files::{self, CLAUDE_PLUGIN_PATHS, Ownership, Scope, Which, own_paths, ownership},
+    hook_files::{self, CLAUDE_PLUGIN_PATHS, HookScope, Ownership, Which, own_paths, ownership},
     session::Host,
 };
-use dacapo_engine::hook_files::{Change, Edit, look, write};
+use dacapo_engine::hook_files::{Edit, HookFileChange, look, write};
 
 use super::{
     install::{report, unusable},
@@ -70,7 +70,7 @@ fn finish(
     mut notes: Vec<String>,
 ) -> Result<u8, UserError> {
     let mut changes = write(&cx.home, edits)?;
-    changes.retain(|(_, change)| *change != Change::Unchanged);
+    changes.retain(|(_, change)| *change != HookFileChange::Unchanged);
     if changes.is_empty() {
         notes.insert(0, format!("no hooks of dacapo's were there for {} ({scope})", args.agent));
     }
@@ -107,7 +107,7 @@ fn uninstall_plugin(cx: &Context, args: &UninstallArgs, folder: &Path) -> Result
     let (mut edits, mut notes) = (Vec::new(), Vec::new());
     let hooks = look(&folder.join("hooks/hooks.json"))?;
     if let Some(text) = &hooks.text {
-        let text = hook_files::uninstall(Host::Claude, Scope::Project, text, Which::All)
+        let text = hook_files::uninstall(Host::Claude, HookScope::Project, text, Which::All)
             .map_err(|error| unusable(&hooks.path, &error))?;
         // Only the manifest of a plugin with nothing but our hooks is ours.
         if text.is_none() {

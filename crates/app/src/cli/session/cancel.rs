@@ -2,7 +2,7 @@
 
 use clap::Args;
 use dacapo_core::session::Toast;
-use dacapo_engine::session::{SessionHost, Sessions};
+use dacapo_engine::session::{SessionHost, SessionLoops};
 
 use crate::{
     cli::{say, value},
@@ -28,7 +28,7 @@ impl SessionHost for Printed {
 }
 
 pub(super) fn cancel(cx: &Context, args: &SessionCancelArgs) -> Result<u8, UserError> {
-    if Sessions::new(&cx.home).cancel(&args.session, &mut Printed)? {
+    if SessionLoops::new(&cx.home).cancel(&args.session, &mut Printed)? {
         return Ok(0);
     }
     say(Toast::no_active_loop().line());

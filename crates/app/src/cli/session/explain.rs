@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use dacapo_core::{config::Source, judge::promise::PromiseRule, policy::Policy, session::Host};
+use dacapo_core::{config::SettingSource, judge::promise::PromiseRule, policy::Policy, session::Host};
 
 use super::{Configured, policy_of};
 use crate::{cli::value, context::Context, error::UserError};
@@ -48,7 +48,7 @@ impl ExplainSessionArgs {
         // What counts for a loop of a session is the lower of two settings.
         let limits = (&configured.effective.session.max_iterations, &configured.effective.max_iterations);
         let from = match self.max_iterations {
-            Some(_) => Source::Flag("--max-iterations"),
+            Some(_) => SettingSource::Flag("--max-iterations"),
             None if limits.0.value <= limits.1.value => limits.0.from.clone(),
             None => limits.1.from.clone(),
         };

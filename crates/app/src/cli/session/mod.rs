@@ -17,7 +17,7 @@ use dacapo_core::{
 };
 use dacapo_engine::{
     config_files::ConfigFiles,
-    session::{NewSession, SessionError, Sessions},
+    session::{NewSession, SessionError, SessionLoops},
 };
 
 pub(super) use explain::{ExplainSessionArgs, PlannedSession};
@@ -83,7 +83,7 @@ impl From<SessionError> for UserError {
 }
 
 /// What the user asks for.
-pub(super) struct Wanted<'a> {
+pub(super) struct SessionLoopArgs<'a> {
     pub(super) host: Host,
     pub(super) session: &'a str,
     pub(super) prompt: &'a str,
@@ -120,7 +120,7 @@ impl Configured {
 pub(super) fn prepare(
     cx: &Context,
     configured: &Configured,
-    wanted: &Wanted<'_>,
+    wanted: &SessionLoopArgs<'_>,
     workspace: &Path,
     transcript: Option<&Path>,
 ) -> Result<NewSession, UserError> {
@@ -142,7 +142,7 @@ pub(super) fn prepare(
         description: wanted.description.map(str::to_owned),
         project: Context::project_of(workspace),
         workspace: workspace.to_owned(),
-        transcript: Sessions::mark(transcript),
+        transcript: SessionLoops::mark(transcript),
         force: wanted.force,
         verify: false,
     })
@@ -171,7 +171,7 @@ pub(super) fn prepare_verify(
         description: None,
         project: Context::project_of(workspace),
         workspace: workspace.to_owned(),
-        transcript: Sessions::mark(transcript),
+        transcript: SessionLoops::mark(transcript),
         force: true,
         verify: true,
     }))

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 use dacapo_core::session::{Host, Toast};
-use dacapo_engine::session::{SessionHost, Sessions};
+use dacapo_engine::session::{SessionHost, SessionLoops};
 
-use super::{Configured, Wanted, prepare};
+use super::{Configured, SessionLoopArgs, prepare};
 use crate::{
     cli::{say, say_whole, value},
     context::Context,
@@ -72,7 +72,7 @@ pub(super) fn start(cx: &Context, args: &StartArgs) -> Result<u8, UserError> {
     let host: Host = args.agent.parse().map_err(UserError::usage)?;
     let workspace = Context::folder(args.dir.as_ref())?;
     let configured = Configured::load(&workspace)?;
-    let wanted = Wanted {
+    let wanted = SessionLoopArgs {
         host,
         session: &args.session,
         prompt: &args.prompt,
@@ -83,6 +83,6 @@ pub(super) fn start(cx: &Context, args: &StartArgs) -> Result<u8, UserError> {
         trust: args.trust,
     };
     let new = prepare(cx, &configured, &wanted, &workspace, args.transcript.as_deref())?;
-    Sessions::new(&cx.home).start(new, &mut Printed)?;
+    SessionLoops::new(&cx.home).start(new, &mut Printed)?;
     Ok(0)
 }

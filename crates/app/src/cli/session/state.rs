@@ -1,7 +1,7 @@
 //! `dacapo session state`.
 
 use clap::Args;
-use dacapo_engine::session::Sessions;
+use dacapo_engine::session::SessionLoops;
 
 use crate::{
     cli::{say, say_json, value},
@@ -26,7 +26,7 @@ pub(super) struct StateArgs {
 pub(super) fn state(cx: &Context, args: &StateArgs) -> Result<u8, UserError> {
     let here = Context::folder(None).ok();
     // A state that cannot be read is none, and the user is told (req 105).
-    let state = match Sessions::new(&cx.home).state(args.session.as_deref(), here.as_deref()) {
+    let state = match SessionLoops::new(&cx.home).state(args.session.as_deref(), here.as_deref()) {
         Ok(state) => state,
         Err(error) => {
             UserError::from(error).print();

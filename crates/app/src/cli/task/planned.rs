@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 use clap::Args;
 use dacapo_core::{
     agent::AgentCommand,
-    config::{EffectiveStage, EffectiveStages, Source, Sourced, Typed, self_review},
+    config::{EffectiveStage, EffectiveStages, SettingSource, Sourced, Typed, self_review},
     ids::TaskId,
     judge::promise::PromiseRule,
     stages::{
@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 
 use super::{
     super::{
-        agents::{self, Wanted},
+        agents::{self, AgentFlags},
         flags::{ChosenSettings, LoopFlags},
     },
     RepositoryTasks, TasksPlace,
@@ -150,8 +150,11 @@ impl TaskFlags {
             } else {
                 (self.flags.model.as_ref().or(stage.model.as_ref()), self.flags.agent_args.as_slice())
             };
-            let of_stage =
-                agents::choose(&asked, Wanted { model, extra, ..self.flags.wanted() }, &mut chosen.programs)?;
+            let of_stage = agents::choose(
+                &asked,
+                AgentFlags { model, extra, ..self.flags.wanted() },
+                &mut chosen.programs,
+            )?;
             obstacle = obstacle.or(of_stage.obstacle);
             found.insert(stage.name, of_stage.command);
         }
@@ -236,7 +239,7 @@ impl PlannedStages {
         let stage = for_task(&planned.stage, &task.spec);
         let effective = &self.chosen.effective;
         let known = effective.stages.stages.iter().find(|known| known.stage.name == stage.name);
-        let from = |of: fn(&EffectiveStage) -> &Source| {
+        let from = |of: fn(&EffectiveStage) -> &SettingSource| {
             known.map_or_else(|| "default".to_owned(), |known| of(known).to_string())
         };
         let own = task.spec.completion.stages.get(&stage.name);

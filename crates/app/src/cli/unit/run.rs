@@ -8,7 +8,7 @@ use std::{
 use clap::Args;
 use dacapo_core::{
     agent::AgentCommand,
-    config::{Effective, EffectiveCheck, SetupStep, Source, Sourced, Typed},
+    config::{Effective, EffectiveCheck, SettingSource, SetupStep, Sourced, Typed},
     duration::Millis,
     event::MergeMode,
     ids::{RunId, UnitId},
@@ -119,7 +119,7 @@ impl UnitRunArgs {
         let is_named = self.flags.agent.is_some() || units.iter().any(|unit| unit.provider.is_none());
         let stand_in = units.iter().filter(|_| !is_named).find_map(|unit| {
             let (file, line) = unit.provider_at()?;
-            let from = Source::File { file: file.to_owned(), line };
+            let from = SettingSource::File { file: file.to_owned(), line };
             Some(Sourced { value: unit.provider.clone()?, from })
         });
         let mut base = self.flags.base(&configured, self.max_retries, promise, stand_in)?;
@@ -565,7 +565,7 @@ fn providers(
         let mut asked = effective.clone();
         asked.agent.value = Some(provider.clone());
         if let Some((file, line)) = unit.provider_at() {
-            asked.agent.from = Source::File { file: file.to_owned(), line };
+            asked.agent.from = SettingSource::File { file: file.to_owned(), line };
         }
         let said = |error: UserError| UserError {
             message: format!("unit {} asks for `{provider}`: {}", unit.id, error.message),

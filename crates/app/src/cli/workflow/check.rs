@@ -4,13 +4,13 @@ use clap::Args;
 use dacapo_core::{
     text::count,
     unit::check::Problem,
-    workflow::{Settings, catalogue::Catalogue},
+    workflow::{ParseSettings, catalogue::Catalogue},
 };
 use serde_json::json;
 
 use super::{
     super::{say, say_json},
-    Place, no_workflow,
+    DirFlag, no_workflow,
 };
 use crate::error::{USAGE, UserError};
 
@@ -27,7 +27,7 @@ pub(super) struct CheckArgs {
     #[arg(long)]
     lenient: bool,
     #[command(flatten)]
-    place: Place,
+    place: DirFlag,
     /// Print JSON instead of text
     #[arg(long)]
     json: bool,
@@ -73,7 +73,7 @@ impl<'a> Findings<'a> {
 }
 
 pub(super) fn check(args: &CheckArgs) -> Result<u8, UserError> {
-    let catalogue = args.place.catalogue(Settings { lenient: args.lenient })?;
+    let catalogue = args.place.catalogue(ParseSettings { lenient: args.lenient })?;
     let Findings { workflows, problems, notes, left_out } = Findings::of(&catalogue, args.name.as_deref())?;
     if args.json {
         let left_out: Vec<_> = left_out

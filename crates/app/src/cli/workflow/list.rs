@@ -1,12 +1,12 @@
 //! `dacapo workflow list`.
 
 use clap::Args;
-use dacapo_core::workflow::{Settings, catalogue::FrozenWorkflow};
+use dacapo_core::workflow::{ParseSettings, catalogue::FrozenWorkflow};
 use serde::Serialize;
 
 use super::{
     super::{say, say_json, warn},
-    Place,
+    DirFlag,
 };
 use crate::error::UserError;
 
@@ -18,7 +18,7 @@ use crate::error::UserError;
 #[command(after_help = "Example:\n  dacapo workflow list\n  dacapo workflow list --json")]
 pub(super) struct ListArgs {
     #[command(flatten)]
-    place: Place,
+    place: DirFlag,
     /// Print JSON instead of text
     #[arg(long)]
     json: bool,
@@ -67,7 +67,7 @@ impl<'a> Line<'a> {
 }
 
 pub(super) fn list(args: &ListArgs) -> Result<u8, UserError> {
-    let catalogue = args.place.catalogue(Settings::default())?;
+    let catalogue = args.place.catalogue(ParseSettings::default())?;
     if !catalogue.problems.is_empty() {
         let number = catalogue.problems.len();
         warn(&[format!("problems in workflow files: {number}; `dacapo workflow check` shows them")]);

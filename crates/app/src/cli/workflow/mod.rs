@@ -13,7 +13,7 @@ use clap::{Args, Subcommand};
 use dacapo_core::{
     config::Typed,
     text::nearest::nearest,
-    workflow::{Settings, catalogue::Catalogue},
+    workflow::{ParseSettings, catalogue::Catalogue},
 };
 use dacapo_engine::{config_files::ConfigFiles, units, workflows};
 
@@ -36,7 +36,7 @@ pub(super) struct WorkflowArgs {
 enum WorkflowCommand {
     List(list::ListArgs),
     Check(check::CheckArgs),
-    Run(Box<run::RunArgs>),
+    Run(Box<run::WorkflowRunArgs>),
     Schema(schema::SchemaArgs),
     #[command(hide = true)]
     Which(Box<which::WhichArgs>),
@@ -51,7 +51,7 @@ impl WorkflowArgs {
 }
 
 pub(super) use planned::{PlannedStep, PlannedWorkflow};
-pub(super) use run::{RunArgs as WorkflowRunArgs, require_consent_to_answer, resume};
+pub(super) use run::{WorkflowRunArgs, require_consent_to_answer, resume};
 
 pub(super) fn workflow(cx: &Context, args: &WorkflowArgs) -> Result<u8, UserError> {
     match &args.command {
@@ -65,15 +65,15 @@ pub(super) fn workflow(cx: &Context, args: &WorkflowArgs) -> Result<u8, UserErro
 
 /// Where to look.
 #[derive(Args, Debug, Clone)]
-struct Place {
+struct DirFlag {
     /// The repository (default: the one that this folder lies in)
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
 }
 
-impl Place {
+impl DirFlag {
     /// All workflows there. Reading them starts nothing, not even git.
-    fn catalogue(&self, settings: Settings) -> Result<Catalogue, UserError> {
+    fn catalogue(&self, settings: ParseSettings) -> Result<Catalogue, UserError> {
         let top = units::top(&Context::folder(self.dir.as_ref())?);
         let effective = ConfigFiles::load(&top)?.effective(&Typed::default());
         Ok(workflows::discover(&top, effective.commands.value.as_deref(), settings)?)

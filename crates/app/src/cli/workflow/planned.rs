@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use dacapo_core::{
     agent::AgentCommand,
-    config::Source,
+    config::SettingSource,
     trust::workflow_runnables,
     workflow::{Completion, Step, StepKind, Workflow, catalogue::FrozenWorkflow},
 };
@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use super::{
     super::flags::{ChosenSettings, LoopFlags},
-    run::{RunArgs, as_one_budget, base, step_agents},
+    run::{WorkflowRunArgs, as_one_budget, base, step_agents},
 };
 use crate::{context::Context, error::UserError};
 
@@ -50,7 +50,7 @@ pub(in crate::cli) struct PlannedAgent {
     pub(in crate::cli) from: String,
 }
 
-impl RunArgs {
+impl WorkflowRunArgs {
     pub(in crate::cli) fn flags(&self) -> &LoopFlags {
         &self.flags
     }
@@ -90,11 +90,11 @@ impl RunArgs {
         Ok(PlannedWorkflow { root, configured, chosen, found, steps, commands })
     }
 
-    fn agent_from(&self, workflow: &Workflow, step: &Step, chosen: &Source) -> String {
+    fn agent_from(&self, workflow: &Workflow, step: &Step, chosen: &SettingSource) -> String {
         let is_typed = self.flags.agent.is_some() || self.flags.agent_cmd.is_some();
         match (&step.provider, &workflow.provider) {
             _ if is_typed => chosen.to_string(),
-            (Some(_), _) => Source::File { file: workflow.file.clone(), line: step.line }.to_string(),
+            (Some(_), _) => SettingSource::File { file: workflow.file.clone(), line: step.line }.to_string(),
             (None, Some(_)) => workflow.file.clone(),
             (None, None) => chosen.to_string(),
         }

@@ -9,13 +9,13 @@ use clap::Args;
 use dacapo_core::{
     agent::AgentCommand,
     chat::Conversation,
-    config::{Effective, Source, Sourced},
+    config::{Effective, SettingSource, Sourced},
     ids::RunId,
     judge::promise::PromiseRule,
     policy::{Origin, Policy},
     trust::workflow_runnables,
     workflow::{
-        DEFAULT_PROVIDER, Settings, Step, StepId, StepKind, Workflow, WorkflowBudget,
+        DEFAULT_PROVIDER, ParseSettings, Step, StepId, StepKind, Workflow, WorkflowBudget,
         catalogue::FrozenWorkflow,
         dry_run::{self, Stubs},
         machine::{Raise, WorkflowSettings, WorkflowStarted},
@@ -34,13 +34,13 @@ use dacapo_engine::{
 
 use super::{
     super::{
-        agents::{self, Wanted},
+        agents::{self, AgentFlags},
         consent, detach,
         flags::{ChosenSettings, LoopFlags, refuse_idle_patterns},
         resume::ResumeArgs,
         say, say_json, warn,
     },
-    Place, no_workflow,
+    DirFlag, no_workflow,
 };
 use crate::{
     context::Context,
@@ -61,7 +61,7 @@ const PARALLEL: u32 = 4;
 #[command(
     after_help = "Examples:\n  dacapo workflow run ralph\n  dacapo workflow run fix-issue \"issue 12\" --agent codex --max-cost 5\n  dacapo workflow run ship --dry-run --stubs stubs.yaml"
 )]
-pub(in crate::cli) struct RunArgs {
+pub(in crate::cli) struct WorkflowRunArgs {
     /// The workflow, by its name as `dacapo workflow list` shows it
     name: String,
     /// What the workflow gets as `$USER_MESSAGE` and `$ARGUMENTS`
@@ -89,15 +89,15 @@ pub(in crate::cli) struct RunArgs {
     #[arg(long)]
     lenient: bool,
     #[command(flatten)]
-    pub(super) place: Place,
+    pub(super) place: DirFlag,
     #[command(flatten)]
     pub(super) flags: LoopFlags,
 }
 
-impl RunArgs {
+impl WorkflowRunArgs {
     /// The workflow of this name, if it can be run.
     pub(super) fn found(&self) -> Result<FrozenWorkflow, UserError> {
-        let catalogue = self.place.catalogue(Settings { lenient: self.lenient })?;
+        let catalogue = self.place.catalogue(ParseSettings { lenient: self.lenient })?;
         if let Some(found) = catalogue.find(&self.name) {
             return Ok(found.clone());
         }
@@ -111,7 +111,7 @@ impl RunArgs {
     }
 }
 
-pub(super) fn run(cx: &Context, args: &RunArgs) -> Result<u8, UserError> {
+pub(super) fn run(cx: &Context, args: &WorkflowRunArgs) -> Result<u8, UserError> {
     let found = args.found()?;
     let left_out = found.left_out.iter();
     warn(
@@ -261,7 +261,7 @@ pub(in crate::cli) fn resume(
 }
 
 fn started(
-    args: &RunArgs,
+    args: &WorkflowRunArgs,
     found: FrozenWorkflow,
     settings: Option<Box<WorkflowSettings>>,
 ) -> WorkflowStarted {
@@ -291,7 +291,7 @@ pub(super) fn base(
     if agents.next().is_none() && flags.agent.is_none() && flags.agent_cmd.is_none() {
         flags.agent_cmd = Some("true".to_owned());
     }
-    let from = Source::File { file: workflow.file.clone(), line: 1 };
+    let from = SettingSource::File { file: workflow.file.clone(), line: 1 };
     let value = named.unwrap_or_else(|| DEFAULT_PROVIDER.to_owned());
     // An agent that was typed is started or missing; no other takes its place.
     let stand_in = flags.agent.is_none().then_some(Sourced { value, from });
@@ -318,9 +318,9 @@ pub(super) fn step_agents(
         let mut asked = effective.clone();
         if let Some(provider) = provider {
             asked.agent.value = Some(provider.clone());
-            asked.agent.from = Source::File { file: workflow.file.clone(), line: step.line };
+            asked.agent.from = SettingSource::File { file: workflow.file.clone(), line: step.line };
         }
-        let chosen = agents::choose(&asked, Wanted { model, ..flags.wanted() }, programs)?;
+        let chosen = agents::choose(&asked, AgentFlags { model, ..flags.wanted() }, programs)?;
         obstacle = obstacle.or(chosen.obstacle);
         found.insert(step.id.clone(), chosen.command);
     }
@@ -341,7 +341,7 @@ pub(super) fn as_one_budget(mut policy: Policy, workflow: &mut Workflow) -> Poli
     policy
 }
 
-fn walk(args: &RunArgs, found: FrozenWorkflow) -> Result<u8, UserError> {
+fn walk(args: &WorkflowRunArgs, found: FrozenWorkflow) -> Result<u8, UserError> {
     let stubs = match &args.stubs {
         None => Stubs::default(),
         Some(file) => {

@@ -4,11 +4,11 @@ use clap::Args;
 use dacapo_core::{
     chat::{KnownWorkflow, chosen, route_prompt},
     judge::promise::PromiseRule,
-    workflow::Settings,
+    workflow::ParseSettings,
 };
 use dacapo_engine::{agents, config_files::ConfigFiles, units};
 
-use super::{super::say, Place};
+use super::{super::say, DirFlag};
 use crate::{context::Context, error::UserError};
 
 /// Print the name of the workflow that a message asks for, or `-`
@@ -18,13 +18,13 @@ pub(super) struct WhichArgs {
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     said: String,
     #[command(flatten)]
-    place: Place,
+    place: DirFlag,
     #[command(flatten)]
     flags: super::super::flags::LoopFlags,
 }
 
 pub(super) fn which(cx: &Context, args: &WhichArgs) -> Result<u8, UserError> {
-    let catalogue = args.place.catalogue(Settings { lenient: false })?;
+    let catalogue = args.place.catalogue(ParseSettings { lenient: false })?;
     let known = catalogue.workflows.into_iter().map(|found| found.workflow);
     let known: Vec<KnownWorkflow> = known
         .map(|workflow| KnownWorkflow { name: workflow.name, description: workflow.description })

@@ -60,7 +60,7 @@ struct Update<'a> {
     #[serde(rename = "sessionUpdate")]
     kind: Leaf<'a>,
     /// A block of a message; of a tool it is a list, and says nothing here.
-    content: Maybe<Block<'a>>,
+    content: Maybe<AcpBlock<'a>>,
     #[serde(rename = "messageId")]
     message: Leaf<'a>,
     #[serde(rename = "toolCallId")]
@@ -79,7 +79,7 @@ struct Update<'a> {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
-struct Block<'a> {
+struct AcpBlock<'a> {
     #[serde(rename = "type")]
     kind: Leaf<'a>,
     text: Leaf<'a>,
@@ -111,7 +111,7 @@ struct ClaudeMeta<'a> {
 /// The answer to a prompt, or to the opening of a session.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
-struct Answer<'a> {
+struct AcpAnswer<'a> {
     #[serde(rename = "protocolVersion")]
     version: Leaf<'a>,
     #[serde(rename = "sessionId")]
@@ -307,7 +307,7 @@ impl Acp {
         self.words.clear();
     }
 
-    fn answered(&mut self, to: Option<AcpRequest>, answer: &Answer<'_>, sink: &mut TranscriptSink<'_>) {
+    fn answered(&mut self, to: Option<AcpRequest>, answer: &AcpAnswer<'_>, sink: &mut TranscriptSink<'_>) {
         match to {
             Some(AcpRequest::Initialize) => {
                 self.is_opening = true;
@@ -329,7 +329,7 @@ impl Acp {
         }
     }
 
-    fn turn_over(&mut self, answer: &Answer<'_>, sink: &mut TranscriptSink<'_>) {
+    fn turn_over(&mut self, answer: &AcpAnswer<'_>, sink: &mut TranscriptSink<'_>) {
         self.name_tool(sink);
         let quota = answer.meta.0.as_ref().and_then(|meta| meta.quota.0.as_ref());
         if let Some(model) = quota.and_then(|quota| quota.model_usage.0.first()) {

@@ -69,7 +69,7 @@ struct Line<'a> {
 struct AssistantLine<'a> {
     session_id: Leaf<'a>,
     parent_tool_use_id: Leaf<'a>,
-    message: Maybe<Message<'a>>,
+    message: Maybe<ClaudeMessage<'a>>,
     error: Leaf<'a>,
     is_api_error_message: Leaf<'a>,
     api_error_status: Leaf<'a>,
@@ -77,16 +77,16 @@ struct AssistantLine<'a> {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
-pub(super) struct Message<'a> {
+pub(super) struct ClaudeMessage<'a> {
     pub(super) id: Leaf<'a>,
     pub(super) model: Leaf<'a>,
-    pub(super) content: Many<Maybe<Block<'a>>>,
+    pub(super) content: Many<Maybe<ClaudeBlock<'a>>>,
     pub(super) usage: Maybe<Tokens<'a>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
-pub(super) struct Block<'a> {
+pub(super) struct ClaudeBlock<'a> {
     #[serde(rename = "type")]
     kind: Leaf<'a>,
     text: Leaf<'a>,
@@ -129,7 +129,7 @@ struct ModelTokens<'a> {
 struct StreamEvent<'a> {
     #[serde(rename = "type")]
     kind: Leaf<'a>,
-    message: Maybe<Message<'a>>,
+    message: Maybe<ClaudeMessage<'a>>,
     delta: Maybe<Delta<'a>>,
     usage: Maybe<Tokens<'a>>,
 }
@@ -163,8 +163,8 @@ quick_fields!(AssistantLine {
     "is_api_error_message" => is_api_error_message,
     "api_error_status" => api_error_status,
 });
-quick_fields!(Message { "id" => id, "model" => model, "content" => content, "usage" => usage });
-quick_fields!(Block { "type" => kind, "text" => text, "thinking" => thinking, "name" => name, "input" => input });
+quick_fields!(ClaudeMessage { "id" => id, "model" => model, "content" => content, "usage" => usage });
+quick_fields!(ClaudeBlock { "type" => kind, "text" => text, "thinking" => thinking, "name" => name, "input" => input });
 quick_fields!(Tokens {
     "input_tokens" => input_tokens,
     "output_tokens" => output_tokens,
@@ -201,7 +201,7 @@ impl ModelTokens<'_> {
     }
 }
 
-impl Message<'_> {
+impl ClaudeMessage<'_> {
     /// The words of all blocks.
     pub(super) fn words(&self) -> Cow<'_, str> {
         let mut texts = self.blocks().filter(|block| block.kind.is("text")).map(|block| block.text.words());
@@ -209,7 +209,7 @@ impl Message<'_> {
         texts.fold(Cow::Borrowed(first), |words, text| words + text)
     }
 
-    pub(super) fn blocks(&self) -> impl Iterator<Item = &Block<'_>> {
+    pub(super) fn blocks(&self) -> impl Iterator<Item = &ClaudeBlock<'_>> {
         self.content.0.iter().filter_map(|block| block.0.as_ref())
     }
 

@@ -23,7 +23,7 @@ struct Line<'a> {
     #[serde(rename = "type")]
     kind: Leaf<'a>,
     thread_id: Leaf<'a>,
-    item: Maybe<Item<'a>>,
+    item: Maybe<CodexItem<'a>>,
     message: Leaf<'a>,
     error: Maybe<Failure<'a>>,
     usage: Maybe<Tokens<'a>>,
@@ -31,7 +31,7 @@ struct Line<'a> {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
-struct Item<'a> {
+struct CodexItem<'a> {
     id: Leaf<'a>,
     #[serde(rename = "type")]
     kind: Leaf<'a>,
@@ -117,7 +117,7 @@ impl Dialect for Codex {
 }
 
 impl Codex {
-    fn item(&mut self, item: &Item<'_>, is_complete: bool, sink: &mut TranscriptSink<'_>) {
+    fn item(&mut self, item: &CodexItem<'_>, is_complete: bool, sink: &mut TranscriptSink<'_>) {
         match item.kind.words() {
             "agent_message" => {
                 if is_complete {
@@ -148,7 +148,7 @@ impl Codex {
     }
 }
 
-fn tool(kind: &str, item: &Item<'_>, sink: &mut TranscriptSink<'_>) {
+fn tool(kind: &str, item: &CodexItem<'_>, sink: &mut TranscriptSink<'_>) {
     let path =
         item.changes.0.first().and_then(|change| change.0.as_ref()).and_then(|change| change.path.text());
     let line = item

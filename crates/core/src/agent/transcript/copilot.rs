@@ -34,7 +34,7 @@ struct Data<'a> {
     delta_content: Leaf<'a>,
     model: Leaf<'a>,
     parent_tool_call_id: Leaf<'a>,
-    tool_requests: Many<Maybe<Request<'a>>>,
+    tool_requests: Many<Maybe<CopilotRequest<'a>>>,
     error_type: Leaf<'a>,
     message: Leaf<'a>,
     error_message: Leaf<'a>,
@@ -45,7 +45,7 @@ struct Data<'a> {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
-struct Request<'a> {
+struct CopilotRequest<'a> {
     name: Leaf<'a>,
     arguments: ToolInput,
 }

@@ -238,7 +238,7 @@ impl<'de> Deserialize<'de> for ToolInput {
             }
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
                 let (mut input, mut best) = (ToolInput::default(), TELLING.len() + 1);
-                while let Some(Key(rank)) = map.next_key()? {
+                while let Some(FieldRank(rank)) = map.next_key()? {
                     if let Leaf::Text(text) = map.next_value()? {
                         input.add(rank, &mut best, &text);
                     }
@@ -256,19 +256,19 @@ impl<'de> Deserialize<'de> for ToolInput {
 }
 
 /// How much a field's name tells; less is more.
-struct Key(usize);
+struct FieldRank(usize);
 
-impl<'de> Deserialize<'de> for Key {
+impl<'de> Deserialize<'de> for FieldRank {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct KeyVisitor;
         impl Visitor<'_> for KeyVisitor {
-            type Value = Key;
+            type Value = FieldRank;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a name")
             }
-            fn visit_str<E: Error>(self, name: &str) -> Result<Key, E> {
-                Ok(Key(TELLING.iter().position(|telling| *telling == name).unwrap_or(TELLING.len())))
+            fn visit_str<E: Error>(self, name: &str) -> Result<FieldRank, E> {
+                Ok(FieldRank(TELLING.iter().position(|telling| *telling == name).unwrap_or(TELLING.len())))
             }
         }
         deserializer.deserialize_str(KeyVisitor)

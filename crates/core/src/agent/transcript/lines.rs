@@ -14,13 +14,13 @@ pub(in crate::agent) struct Lines {
     /// Lines that begin like this are not worth keeping.
     dull: &'static [&'static [u8]],
     partial: Vec<u8>,
-    state: State,
+    state: LineState,
     skipped: u64,
 }
 
 /// What becomes of the bytes up to the next end of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum LineState {
     /// The bytes belong to a line that will be read.
     Kept,
     /// The line is known to hold nothing that dacapo reads.
@@ -31,7 +31,7 @@ enum State {
 
 impl Lines {
     pub(in crate::agent) fn new(dull: &'static [&'static [u8]]) -> Self {
-        Self { dull, partial: Vec::new(), state: State::Kept, skipped: 0 }
+        Self { dull, partial: Vec::new(), state: LineState::Kept, skipped: 0 }
     }
 
     /// How many lines were too long to be read.
@@ -51,17 +51,17 @@ impl Lines {
 
     /// Hands out what was printed after the last end of a line.
     pub(super) fn finish(&mut self, each: &mut dyn FnMut(&[u8])) {
-        if !self.partial.is_empty() || self.state == State::TooLong {
+        if !self.partial.is_empty() || self.state == LineState::TooLong {
             self.complete(b"", each);
         }
     }
 
     fn complete(&mut self, end: &[u8], each: &mut dyn FnMut(&[u8])) {
-        let state = std::mem::replace(&mut self.state, State::Kept);
+        let state = std::mem::replace(&mut self.state, LineState::Kept);
         let length = self.partial.len() + end.len();
-        if state == State::Dull {
+        if state == LineState::Dull {
             // Nothing of it was kept.
-        } else if state == State::TooLong || length > LONGEST_LINE {
+        } else if state == LineState::TooLong || length > LONGEST_LINE {
             self.skipped += 1;
         } else if self.partial.is_empty() {
             if !self.is_dull(end) {
@@ -77,19 +77,19 @@ impl Lines {
     }
 
     fn keep(&mut self, bytes: &[u8]) {
-        if bytes.is_empty() || self.state != State::Kept {
+        if bytes.is_empty() || self.state != LineState::Kept {
             return;
         }
         if self.partial.len() + bytes.len() > LONGEST_LINE {
             let is_dull = self.is_dull(if self.partial.is_empty() { bytes } else { &self.partial });
-            self.state = if is_dull { State::Dull } else { State::TooLong };
+            self.state = if is_dull { LineState::Dull } else { LineState::TooLong };
         } else {
             self.partial.extend_from_slice(bytes);
             if self.is_dull(&self.partial) {
-                self.state = State::Dull;
+                self.state = LineState::Dull;
             }
         }
-        if self.state != State::Kept {
+        if self.state != LineState::Kept {
             self.forget();
         }
     }

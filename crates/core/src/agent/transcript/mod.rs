@@ -22,7 +22,7 @@ use memchr::memmem;
 use serde::Deserialize;
 
 pub(super) use self::lines::Lines;
-pub use self::readable::{Said, readable};
+pub use self::readable::{TranscriptEntry, readable};
 use self::sink::TranscriptSink;
 use super::command::Format;
 pub use crate::limits::UsageScope;

@@ -20,7 +20,7 @@ struct Line<'a> {
     #[serde(rename = "type")]
     kind: Leaf<'a>,
     id: Leaf<'a>,
-    message: Maybe<Message<'a>>,
+    message: Maybe<PiMessage<'a>>,
     #[serde(rename = "assistantMessageEvent")]
     piece: Maybe<Piece<'a>>,
     #[serde(rename = "errorMessage")]
@@ -29,10 +29,10 @@ struct Line<'a> {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
-struct Message<'a> {
+struct PiMessage<'a> {
     role: Leaf<'a>,
     model: Leaf<'a>,
-    content: Many<Maybe<Block<'a>>>,
+    content: Many<Maybe<PiBlock<'a>>>,
     usage: Maybe<Tokens<'a>>,
     stop_reason: Leaf<'a>,
     error_message: Leaf<'a>,
@@ -40,7 +40,7 @@ struct Message<'a> {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
-struct Block<'a> {
+struct PiBlock<'a> {
     #[serde(rename = "type")]
     kind: Leaf<'a>,
     text: Leaf<'a>,
@@ -121,7 +121,7 @@ impl Dialect for Pi {
 }
 
 impl Pi {
-    fn message(&mut self, message: &Message<'_>, sink: &mut TranscriptSink<'_>) {
+    fn message(&mut self, message: &PiMessage<'_>, sink: &mut TranscriptSink<'_>) {
         sink.model(message.model.text());
         if let Some(tokens) = &message.usage.0 {
             let cost = tokens.cost.0.as_ref().and_then(|cost| cost.total.real());

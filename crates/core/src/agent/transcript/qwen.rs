@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::{
     Dialect, Ending, EndingKind, TranscriptSink, UsageScope,
-    claude::{Denial, Message, Tokens, denied},
+    claude::{ClaudeMessage, Denial, Tokens, denied},
     fields,
     lenient::{Leaf, Many, Maybe},
 };
@@ -25,7 +25,7 @@ struct Line<'a> {
     session_id: Leaf<'a>,
     parent_tool_use_id: Leaf<'a>,
     model: Leaf<'a>,
-    message: Maybe<Message<'a>>,
+    message: Maybe<ClaudeMessage<'a>>,
     data: Maybe<RetryData<'a>>,
     is_error: Leaf<'a>,
     error: Maybe<Failure<'a>>,

@@ -7,7 +7,7 @@ use super::OutputEvent;
 /// Something that an agent said or did.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub enum Said {
+pub enum TranscriptEntry {
     /// A whole message of the agent.
     Assistant { text: String },
     /// A call of a tool, with what the tool is to do in one short line.
@@ -18,7 +18,7 @@ pub enum Said {
     Note { text: String },
 }
 
-impl Said {
+impl TranscriptEntry {
     /// What is heard in an agent's output, if people are to know of it.
     pub fn of(heard: OutputEvent<'_>) -> Option<Self> {
         match heard {
@@ -55,7 +55,7 @@ impl Said {
 
 /// What is heard as people read it.
 pub fn readable(heard: OutputEvent<'_>) -> Option<String> {
-    Said::of(heard).map(|said| said.line())
+    TranscriptEntry::of(heard).map(|said| said.line())
 }
 
 #[cfg(test)]

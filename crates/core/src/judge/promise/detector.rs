@@ -86,10 +86,10 @@ impl PromiseDetector {
                 echoes: PromptEchoes::of(prompt, rule, nonce, &refusal_words),
                 refusal_words,
                 latest: None,
-                promise: Said::new(Saying::Promise, rule.placement, rule.ignore_code),
+                promise: SayingState::new(Saying::Promise, rule.placement, rule.ignore_code),
                 // However freely a promise may stand, a person is called for plain words only.
-                blocked: Said::new(Saying::Blocked, Placement::OwnLineOrEnd, true),
-                refusal: Said::new(Saying::Refusal, Placement::OwnLine, true),
+                blocked: SayingState::new(Saying::Blocked, Placement::OwnLineOrEnd, true),
+                refusal: SayingState::new(Saying::Refusal, Placement::OwnLine, true),
             },
             message: Vec::new(),
         }
@@ -152,14 +152,14 @@ struct Judge {
     refusal_words: RefusalWords,
     /// The line before; kept only where the prompt may be repeated.
     latest: Option<KeptLine>,
-    promise: Said,
-    blocked: Said,
-    refusal: Said,
+    promise: SayingState,
+    blocked: SayingState,
+    refusal: SayingState,
 }
 
 /// What was said of one kind so far.
 #[derive(Debug)]
-struct Said {
+struct SayingState {
     name: Saying,
     placement: Placement,
     /// Whether a tag in code does not count.
@@ -247,7 +247,7 @@ impl Judge {
     }
 }
 
-impl Said {
+impl SayingState {
     fn new(name: Saying, placement: Placement, ignores_code: bool) -> Self {
         Self {
             name,

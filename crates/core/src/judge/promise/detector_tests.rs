@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::MissReason::{Echo, InCode, NotAlone, Quoted, WrongCase};
 use super::*;
-use crate::judge::promise::{Case, PlainWord};
+use crate::judge::promise::{LetterCase, PlainWord};
 
 /// What a case expects.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -233,7 +233,7 @@ fn the_other_placements() {
 #[test]
 fn the_strict_rule_of_stages() {
     let strict = PromiseRule {
-        case: Case::Sensitive,
+        case: LetterCase::Sensitive,
         placement: Placement::OwnLine,
         ..PromiseRule::new("TESTS_COMPLETE").unwrap()
     };
@@ -256,7 +256,7 @@ fn the_strict_rule_of_stages() {
 #[test]
 fn wording() {
     let words = PromiseRule::new("ALL  TESTS (a+b)* green").unwrap();
-    let sensitive = PromiseRule { case: Case::Sensitive, ..rule() };
+    let sensitive = PromiseRule { case: LetterCase::Sensitive, ..rule() };
     let exact = PromiseRule { trim: false, ..PromiseRule::new("ALL DONE").unwrap() };
     let nonce = PromiseRule { nonce: true, ..rule() };
     // The fields are open, so a blank text can be set after all (fault A5).
@@ -528,7 +528,7 @@ fn any_rule() -> impl Strategy<Value = PromiseRule> {
     (
         prop::sample::select(vec![OwnLine, OwnLineOrEnd, LastLine, Anywhere]),
         prop::sample::select(vec![PlainWord::Off, PlainWord::OwnLineOrEnd, PlainWord::Substring]),
-        prop::sample::select(vec![Case::Sensitive, Case::Insensitive]),
+        prop::sample::select(vec![LetterCase::Sensitive, LetterCase::Insensitive]),
         any::<bool>(),
         any::<bool>(),
     )

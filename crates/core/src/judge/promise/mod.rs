@@ -23,4 +23,4 @@ mod wording;
 pub(crate) use wording::PLACEHOLDER as BLOCKED_PLACEHOLDER;
 
 pub use detector::{Detection, MissReason, NearMiss, PromiseDetector};
-pub use rule::{BlankPromise, Case, Placement, PlainWord, PromiseRule};
+pub use rule::{BlankPromise, LetterCase, Placement, PlainWord, PromiseRule};

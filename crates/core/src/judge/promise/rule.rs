@@ -9,7 +9,7 @@ pub struct PromiseRule {
     #[serde(deserialize_with = "usable_text")]
     pub text: String,
     /// Whether the words' case matters. That of the tag's name never does.
-    pub case: Case,
+    pub case: LetterCase,
     /// Where in the output the tag has to stand.
     pub placement: Placement,
     /// Whether white space around and between the words is of no account.
@@ -25,7 +25,7 @@ pub struct PromiseRule {
 /// Whether upper and lower case are the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Case {
+pub enum LetterCase {
     Sensitive,
     #[default]
     Insensitive,
@@ -74,7 +74,7 @@ impl PromiseRule {
         check(&text)?;
         Ok(Self {
             text,
-            case: Case::default(),
+            case: LetterCase::default(),
             placement: Placement::default(),
             trim: true,
             ignore_code: true,

@@ -1,13 +1,13 @@
 //! Whether the words inside a tag are the promised ones.
 
-use super::rule::{Case, PromiseRule};
+use super::rule::{LetterCase, PromiseRule};
 
 /// The words a tag has to hold.
 #[derive(Debug)]
 pub(super) struct Wording {
     expected: String,
     folded: String,
-    case: Case,
+    case: LetterCase,
     trim: bool,
 }
 
@@ -31,7 +31,7 @@ impl Wording {
         if inner == self.expected {
             Some(true)
         } else if fold(&inner) == self.folded {
-            Some(self.case == Case::Insensitive)
+            Some(self.case == LetterCase::Insensitive)
         } else {
             None
         }

@@ -3,12 +3,12 @@
 use super::{
     Test,
     body::Body,
-    source::{Language, Source},
+    source::{Language, SourceCode},
 };
 
 /// The tests in `text`.
 pub(super) fn tests(text: &str) -> Vec<Test> {
-    let source = Source::new(text, Language::Go);
+    let source = SourceCode::new(text, Language::Go);
     let off = switched_off(text);
     let mut tests = Vec::new();
     let mut at = 0;

@@ -3,7 +3,7 @@
 use super::{
     Test,
     body::Body,
-    source::{Language, Source, is_word},
+    source::{Language, SourceCode, is_word},
 };
 
 /// A group of tests: where it ends, why it is skipped, whether only it runs.
@@ -25,7 +25,7 @@ struct Call {
 
 /// The tests in `text`.
 pub(super) fn tests(text: &str) -> Vec<Test> {
-    let source = Source::new(text, Language::JavaScript);
+    let source = SourceCode::new(text, Language::JavaScript);
     let mut tests: Vec<(Test, bool)> = Vec::new();
     let mut groups: Vec<Group> = Vec::new();
     let mut at = 0;
@@ -62,7 +62,7 @@ pub(super) fn tests(text: &str) -> Vec<Test> {
 }
 
 /// The call of a test function that begins at `at`.
-fn call(source: &Source<'_>, at: usize) -> Option<Call> {
+fn call(source: &SourceCode<'_>, at: usize) -> Option<Call> {
     let name = source.word(at);
     let (is_group, mut skipped, mut only) = match name {
         "test" | "it" | "specify" => (false, None, false),
@@ -120,7 +120,7 @@ fn call(source: &Source<'_>, at: usize) -> Option<Call> {
     }
 }
 
-fn test(source: &Source<'_>, call: &Call) -> Test {
+fn test(source: &SourceCode<'_>, call: &Call) -> Test {
     let title = source.skip_white(call.open + 1);
     let quote = source.code[title];
     let title_end = source.code[title + 1..].iter().position(|byte| *byte == quote);

@@ -20,7 +20,7 @@ mod source;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use rust::test_items as rust_test_items;
-pub(crate) use source::{Language, Source};
+pub(crate) use source::{Language, SourceCode};
 
 /// How many findings are kept; the counts go on.
 const MAX_FINDINGS: usize = 100;

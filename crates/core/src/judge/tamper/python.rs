@@ -3,7 +3,7 @@
 use super::{
     Test,
     body::Body,
-    source::{Language, Source},
+    source::{Language, SourceCode},
 };
 
 /// A logical line: brackets and strings that span lines are within one.
@@ -23,7 +23,7 @@ struct Scope {
 
 /// The tests in `text`.
 pub(super) fn tests(text: &str) -> Vec<Test> {
-    let source = Source::new(text, Language::Python);
+    let source = SourceCode::new(text, Language::Python);
     let lines = lines(&source);
     let code = |line: &Line| source.code_between(line.start, line.end).trim().to_owned();
     let mut tests: Vec<(Test, usize)> = Vec::new();
@@ -85,7 +85,7 @@ pub(super) fn tests(text: &str) -> Vec<Test> {
     tests.into_iter().map(|(test, _)| test).collect()
 }
 
-fn lines(source: &Source<'_>) -> Vec<Line> {
+fn lines(source: &SourceCode<'_>) -> Vec<Line> {
     let mut lines: Vec<Line> = Vec::new();
     let mut depth = 0_usize;
     let mut start = 0;

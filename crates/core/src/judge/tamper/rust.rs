@@ -3,12 +3,12 @@
 use super::{
     Test,
     body::Body,
-    source::{Language, Source, is_word},
+    source::{Language, SourceCode, is_word},
 };
 
 /// The tests in `text`.
 pub(super) fn tests(text: &str) -> Vec<Test> {
-    let source = Source::new(text, Language::Rust);
+    let source = SourceCode::new(text, Language::Rust);
     let code = &source.code;
     let mut tests = Vec::new();
     let mut attributes: Vec<String> = Vec::new();
@@ -82,7 +82,7 @@ pub(super) fn tests(text: &str) -> Vec<Test> {
 }
 
 /// The braces of the item that goes on at `at`, or `None` if it has none.
-fn block(source: &Source<'_>, mut at: usize) -> Option<(usize, usize)> {
+fn block(source: &SourceCode<'_>, mut at: usize) -> Option<(usize, usize)> {
     loop {
         match source.code.get(at)? {
             b'{' => return Some((at, source.closing(at))),
@@ -139,7 +139,7 @@ const CHECKING_MACROS: &[&str] = &[
 /// The items of `text` that belong to its tests, with their attributes: what is compiled for tests only, test functions
 /// outside of such modules, and macros in place of those that check something.
 pub(crate) fn test_items(text: &str) -> Vec<TestItem> {
-    let source = Source::new(text, Language::Rust);
+    let source = SourceCode::new(text, Language::Rust);
     let code = &source.code;
     let mut items = Vec::new();
     // Where the attributes of the next item begin, and what they are.
@@ -218,7 +218,7 @@ fn is_for_tests(attribute: &str) -> bool {
 }
 
 /// One beyond the end of the item that goes on at `at`.
-fn item_end(source: &Source<'_>, mut at: usize, ends_with_semicolon: bool) -> usize {
+fn item_end(source: &SourceCode<'_>, mut at: usize, ends_with_semicolon: bool) -> usize {
     while let Some(byte) = source.code.get(at) {
         match byte {
             b'{' if ends_with_semicolon => at = source.closing(at),

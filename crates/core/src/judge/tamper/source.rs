@@ -35,7 +35,7 @@ impl Language {
 }
 
 /// A text and, at the same places, its code.
-pub(crate) struct Source<'a> {
+pub(crate) struct SourceCode<'a> {
     pub(crate) text: &'a str,
     /// As long as the text: a blank for every byte of a comment, a string or a letter beyond ASCII. Line
     /// ends and quotes are kept.
@@ -44,7 +44,7 @@ pub(crate) struct Source<'a> {
     pub(crate) within_string: Vec<usize>,
 }
 
-impl<'a> Source<'a> {
+impl<'a> SourceCode<'a> {
     pub(crate) fn new(text: &'a str, language: Language) -> Self {
         let bytes = text.as_bytes();
         let mut masker = Masker { bytes, code: bytes.to_vec(), within_string: Vec::new(), last: 0 };

@@ -8,7 +8,7 @@ use jiff::{
 
 use super::{
     JUST_NOW, bounded,
-    tokens::{Kind, TimeReader},
+    tokens::{TimeReader, TokenKind},
     zones,
 };
 
@@ -270,7 +270,7 @@ fn half_of_day(reader: &mut TimeReader<'_>) -> Option<bool> {
 fn zone(reader: &mut TimeReader<'_>) -> Result<Option<TimeZone>, Unknown> {
     let Some(here) = reader.peek() else { return Ok(None) };
     match here.kind {
-        Kind::Mark if here.text == "(" => {
+        TokenKind::Mark if here.text == "(" => {
             let inside = reader.run(|character| character != ')');
             if inside.len() == reader.rest().len() {
                 return Err(Unknown);
@@ -283,13 +283,13 @@ fn zone(reader: &mut TimeReader<'_>) -> Result<Option<TimeZone>, Unknown> {
             }
             zones::named(name).map(Some).ok_or(Unknown)
         }
-        Kind::Mark if matches!(here.text, "+" | "-") && stands_before_number(reader) => {
+        TokenKind::Mark if matches!(here.text, "+" | "-") && stands_before_number(reader) => {
             let offset =
                 reader.run(|character| character.is_ascii_digit() || matches!(character, '+' | '-' | ':'));
             reader.skip_bytes(offset.len());
             zones::offset_from_utc(offset.trim_end_matches(':')).map(Some).ok_or(Unknown)
         }
-        Kind::Word => {
+        TokenKind::Word => {
             let belongs = |character: char| {
                 character.is_ascii_alphanumeric() || matches!(character, '/' | '_' | '+' | '-' | ':')
             };
@@ -304,12 +304,12 @@ fn zone(reader: &mut TimeReader<'_>) -> Result<Option<TimeZone>, Unknown> {
             }
             Ok(None)
         }
-        Kind::Mark | Kind::Number => Ok(None),
+        TokenKind::Mark | TokenKind::Number => Ok(None),
     }
 }
 
 fn stands_before_number(reader: &TimeReader<'_>) -> bool {
     let mut ahead = *reader;
     ahead.skip();
-    ahead.peek().is_some_and(|token| token.kind == Kind::Number) && ahead.gap().is_empty()
+    ahead.peek().is_some_and(|token| token.kind == TokenKind::Number) && ahead.gap().is_empty()
 }

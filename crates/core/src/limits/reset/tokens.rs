@@ -2,7 +2,7 @@
 
 /// What a token is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum TokenKind {
     Word,
     /// ASCII digits, with a fraction or without.
     Number,
@@ -13,7 +13,7 @@ pub(super) enum Kind {
 /// A piece of the text.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TimeToken<'t> {
-    pub(super) kind: Kind,
+    pub(super) kind: TokenKind,
     pub(super) text: &'t str,
     pub(super) start: usize,
 }
@@ -39,7 +39,7 @@ pub(super) fn tokens(text: &str) -> Vec<TimeToken<'_>> {
             while is_letter(at) && !(bytes[at - 1].is_ascii_lowercase() && bytes[at].is_ascii_uppercase()) {
                 at += 1;
             }
-            Kind::Word
+            TokenKind::Word
         } else if character.is_ascii_digit() {
             while is_digit(at) {
                 at += 1;
@@ -50,13 +50,13 @@ pub(super) fn tokens(text: &str) -> Vec<TimeToken<'_>> {
                     at += 1;
                 }
             }
-            Kind::Number
+            TokenKind::Number
         } else if character.is_whitespace()
             || (matches!(character, '-' | '_') && start > 0 && is_letter(start - 1) && is_letter(at))
         {
             continue;
         } else {
-            Kind::Mark
+            TokenKind::Mark
         };
         found.push(TimeToken { kind, text: &text[start..at], start });
     }
@@ -86,7 +86,7 @@ impl<'t> TimeReader<'t> {
 
     /// The word here, in small letters.
     pub(super) fn word(&self) -> Option<String> {
-        self.peek().filter(|token| token.kind == Kind::Word).map(|token| token.text.to_ascii_lowercase())
+        self.peek().filter(|token| token.kind == TokenKind::Word).map(|token| token.text.to_ascii_lowercase())
     }
 
     /// Takes the word here if it is one of these.
@@ -99,21 +99,22 @@ impl<'t> TimeReader<'t> {
     /// Takes the mark here if it is one of these.
     pub(super) fn take_mark(&mut self, marks: &[&str]) -> bool {
         let is_there =
-            self.peek().is_some_and(|token| token.kind == Kind::Mark && marks.contains(&token.text));
+            self.peek().is_some_and(|token| token.kind == TokenKind::Mark && marks.contains(&token.text));
         self.at += usize::from(is_there);
         is_there
     }
 
     /// Takes the number here.
     pub(super) fn take_number(&mut self) -> Option<&'t str> {
-        let token = self.peek().filter(|token| token.kind == Kind::Number)?;
+        let token = self.peek().filter(|token| token.kind == TokenKind::Number)?;
         self.at += 1;
         Some(token.text)
     }
 
     /// Takes a whole number of at most `digits` digits.
     pub(super) fn take_whole(&mut self, digits: usize) -> Option<i64> {
-        let number = self.peek().filter(|token| token.kind == Kind::Number && token.text.len() <= digits)?;
+        let number =
+            self.peek().filter(|token| token.kind == TokenKind::Number && token.text.len() <= digits)?;
         let value = number.text.parse().ok()?;
         self.at += 1;
         Some(value)

@@ -3,9 +3,9 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
-    AfterLook, BranchFacts, CHASES, Checks, CutFacts, LoopPlace, MergeFacts, MergeView, MergedTrees, Merging,
-    PullRequestEnd, Restore, Take, TargetFacts, TargetMove, TargetTaken, UnitBrief, UnitEffect, UnitEvent,
-    UnitInput, UnitNote, UnitPlan, UnitProgress, UnitStage, WorktreeFacts,
+    AfterLook, BaselineState, BranchFacts, CHASES, CutFacts, LoopPlace, MergeFacts, MergeView, MergedTrees,
+    Merging, PullRequestEnd, Restore, Take, TargetFacts, TargetMove, TargetTaken, UnitBrief, UnitEffect,
+    UnitEvent, UnitInput, UnitNote, UnitPlan, UnitProgress, UnitStage, WorktreeFacts,
     rules::{self, TasksCallFor, end_of},
 };
 use crate::{
@@ -27,7 +27,7 @@ impl Machine for UnitPlan {
     type Effect = UnitEffect;
 
     fn decide(state: &UnitProgress, input: UnitInput) -> Step<UnitEvent, UnitEffect> {
-        let of = |brief: &Arc<UnitBrief>| Decision {
+        let of = |brief: &Arc<UnitBrief>| UnitDecision {
             brief: Arc::clone(brief),
             state: state.clone(),
             events: Vec::new(),
@@ -47,14 +47,14 @@ impl Machine for UnitPlan {
 }
 
 /// One decision in the making: a copy of the state that each event is folded into at once.
-struct Decision {
+struct UnitDecision {
     brief: Arc<UnitBrief>,
     state: UnitProgress,
     events: Vec<UnitEvent>,
     effects: Vec<UnitEffect>,
 }
 
-impl Decision {
+impl UnitDecision {
     fn take(mut self, input: UnitInput) -> Self {
         use {UnitInput as In, UnitStage as At};
         match (self.state.stage.clone(), input) {
@@ -93,7 +93,7 @@ impl Decision {
             (At::KeepingBranch, In::BranchRestored(note)) => {
                 // What was committed elsewhere is not on the branch that gets merged, nor is what was taken off it.
                 self.warn(note);
-                self.note(UnitNote::Checks(Checks::Due));
+                self.note(UnitNote::Checks(BaselineState::Due));
                 self.look_at_branch(AfterLook::GoOn);
             }
             (At::LookingAtTasks, In::TasksSeen { statuses, cut }) => self.tasks_seen(&statuses, cut),
@@ -106,7 +106,7 @@ impl Decision {
             }
             (At::RestoringLostCommits, In::BranchRestored(note)) => {
                 self.warn(note);
-                self.note(UnitNote::Checks(Checks::Due));
+                self.note(UnitNote::Checks(BaselineState::Due));
                 self.look_at_branch(AfterLook::GoOn);
             }
 
@@ -345,12 +345,12 @@ impl Decision {
             state.head == state.base && tasks.iter().all(|task| task.status == TaskStatus::Complete);
         self.effects.push(UnitEffect::SweepTaskFiles { tasks });
         if is_merged {
-            self.note(UnitNote::Checks(Checks::Hold));
+            self.note(UnitNote::Checks(BaselineState::Hold));
         }
         match &self.brief.job {
             Job::Work { back: Some(red) } => {
                 let red = red.clone();
-                self.note(UnitNote::Checks(Checks::Hold));
+                self.note(UnitNote::Checks(BaselineState::Hold));
                 self.go(UnitStage::TakingTargetBack { red }, UnitEffect::TakeTarget(Take::Merge));
             }
             _ => self.go_on(),
@@ -451,7 +451,7 @@ impl Decision {
     /// The checks after all tasks, with an agent to turn red ones green.
     fn run_checks(&mut self, checks: &[BaselineCheck]) {
         if checks.is_empty() {
-            self.note(UnitNote::Checks(Checks::Hold));
+            self.note(UnitNote::Checks(BaselineState::Hold));
             return self.go_on();
         }
         let UnitBrief { unit, settings, .. } = &*Arc::clone(&self.brief);
@@ -504,11 +504,11 @@ impl Decision {
             // A unit starts no loop of a workflow or of a stage.
             PlanStep::Turn | PlanStep::Workflow | PlanStep::Stage | PlanStep::StageMerge => self.go_on(),
             PlanStep::Baseline => {
-                self.note(UnitNote::Checks(Checks::Hold));
+                self.note(UnitNote::Checks(BaselineState::Hold));
                 self.go_on();
             }
             PlanStep::SentBack | PlanStep::Merge | PlanStep::Conflict => {
-                self.note(UnitNote::Checks(Checks::Hold));
+                self.note(UnitNote::Checks(BaselineState::Hold));
                 self.look_at_branch(AfterLook::GoOn);
             }
         }

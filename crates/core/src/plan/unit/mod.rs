@@ -458,7 +458,7 @@ pub enum UnitNote {
     /// The tasks as they were where the branch began.
     Tasks(Vec<Task>),
     /// Whether the checks after all tasks hold.
-    Checks(Checks),
+    Checks(BaselineState),
     /// A receipt proves these tasks, and this is the newest proven commit now.
     Proven { tasks: Vec<u32>, commit: Option<String> },
     /// What the checks of tasks printed that were claimed beside others that were accepted.
@@ -469,7 +469,7 @@ pub enum UnitNote {
 
 /// How the checks after all tasks stand.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Checks {
+pub enum BaselineState {
     /// The checks have to run.
     #[default]
     Due,

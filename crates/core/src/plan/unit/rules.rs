@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Checks, CutFacts, MergeView, UnitBrief};
+use super::{BaselineState, CutFacts, MergeView, UnitBrief};
 use crate::{
     event::{Reason, UnitEnd},
     plan::{PlanStep, Purpose},
@@ -36,7 +36,7 @@ pub(super) fn tasks_call_for(
     tasks: Vec<Task>,
     given: &[Task],
     proven: &BTreeSet<u32>,
-    checks: Checks,
+    checks: BaselineState,
 ) -> TasksCallFor {
     let wrong = unproven(&tasks, given, proven, brief.settings.retry_failed);
     if !wrong.is_empty() {
@@ -44,7 +44,7 @@ pub(super) fn tasks_call_for(
     }
     match graph::standing(&tasks) {
         TasksStanding::Ready(ready) => TasksCallFor::Turn(TaskSet { unit: brief.unit.clone(), tasks, ready }),
-        TasksStanding::AllComplete if checks == Checks::Due => TasksCallFor::Checks,
+        TasksStanding::AllComplete if checks == BaselineState::Due => TasksCallFor::Checks,
         TasksStanding::AllComplete => TasksCallFor::Nothing,
         TasksStanding::SomeFailed(failed) => TasksCallFor::End(
             UnitEnd::Failed,

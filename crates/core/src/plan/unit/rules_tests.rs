@@ -24,7 +24,11 @@ fn task(number: u32, status: TaskStatus, depends_on: &[u32]) -> Task {
 }
 
 /// Tasks as their files have them, whether a receipt or the target says that they are complete, and what comes first.
-fn call(tasks: &[(TaskStatus, TaskStatus, &[u32])], retry_failed: bool, checks: Checks) -> TasksCallFor {
+fn call(
+    tasks: &[(TaskStatus, TaskStatus, &[u32])],
+    retry_failed: bool,
+    checks: BaselineState,
+) -> TasksCallFor {
     let numbered = || tasks.iter().zip(1..);
     let now: Vec<Task> = numbered().map(|((now, _, first), number)| task(number, *now, first)).collect();
     let given: Vec<Task> = numbered()
@@ -39,7 +43,7 @@ fn call(tasks: &[(TaskStatus, TaskStatus, &[u32])], retry_failed: bool, checks: 
 }
 
 fn due(tasks: &[(TaskStatus, TaskStatus, &[u32])]) -> TasksCallFor {
-    call(tasks, false, Checks::Due)
+    call(tasks, false, BaselineState::Due)
 }
 
 fn turn(tasks: &[(TaskStatus, &[u32])], ready: &[u32]) -> TasksCallFor {
@@ -59,7 +63,7 @@ fn tasks_are_worked_off_then_checked_then_complete() {
         turn(&[(Complete, &[]), (Pending, &[1])], &[2])
     );
     assert_eq!(due(&[(Complete, Complete, &[])]), TasksCallFor::Checks);
-    assert_eq!(call(&[(Complete, Complete, &[])], false, Checks::Hold), TasksCallFor::Nothing);
+    assert_eq!(call(&[(Complete, Complete, &[])], false, BaselineState::Hold), TasksCallFor::Nothing);
 }
 
 #[test]
@@ -84,7 +88,7 @@ fn failed_and_blocked_are_different_ends() {
             "no task is ready, and 1 task failed: #1; `--retry-failed` tries again".to_owned()
         )
     );
-    assert_eq!(call(&failed, true, Checks::Due), TasksCallFor::Statuses(vec![(1, Pending)]));
+    assert_eq!(call(&failed, true, BaselineState::Due), TasksCallFor::Statuses(vec![(1, Pending)]));
     let stuck = due(&[(Pending, Pending, &[2]), (Pending, Pending, &[1])]);
     assert!(matches!(stuck, TasksCallFor::End(UnitEnd::Blocked, _)));
 }

@@ -17,7 +17,7 @@ use crate::{
     plan::{LoopProof, Purpose},
     unit::{
         items::turn_of,
-        schedule::{self, RunEffect, RunInput, RunState, Standing},
+        schedule::{self, RunEffect, RunInput, RunState, UnitStanding},
     },
 };
 
@@ -642,7 +642,7 @@ impl Night {
         }
         assert_eq!(state, self.run, "the state is a fold of the journal");
         for (unit, standing) in self.run.standings() {
-            let expected = u32::from(standing != Standing::Published);
+            let expected = u32::from(standing != UnitStanding::Published);
             assert_eq!(ends.get(unit).copied().unwrap_or(0), expected, "{unit} {standing:?}");
         }
         let last =

@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use super::{Checks, UnitBrief, UnitEvent, UnitNote, UnitStage, WorktreeFacts};
+use super::{BaselineState, UnitBrief, UnitEvent, UnitNote, UnitStage, WorktreeFacts};
 use crate::{ids::LoopId, unit::Task};
 
 /// Where the plan of a unit stands.
@@ -24,7 +24,7 @@ pub struct UnitProgress {
     pub(super) tip: String,
     /// The tasks as they were where the branch began.
     pub(super) tasks: Vec<Task>,
-    pub(super) checks: Checks,
+    pub(super) checks: BaselineState,
     /// What the checks of tasks printed that were claimed beside others that were accepted.
     pub(super) red: BTreeMap<u32, String>,
     pub(super) failed_loop: Option<LoopId>,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{GRACE, HURRY, Job, RunEffect, RunInput, RunState, RunStep, SENT_BACK_AT_MOST, Standing};
+use super::{GRACE, HURRY, Job, RunEffect, RunInput, RunState, RunStep, SENT_BACK_AT_MOST, UnitStanding};
 use crate::{
     event::{MergeMode, Reason, RunEvent, RunStarted, RunStop, UnitEnd},
     ids::{LoopId, UnitId},
@@ -18,18 +18,18 @@ pub fn decide(state: &RunState, input: RunInput) -> RunStep {
         let events = news.into_iter().map(|event| (Some(unit.clone()), event)).collect();
         return RunStep { events, effects: Vec::new() };
     }
-    let mut decision = Decision { state: state.clone(), step: RunStep::default() };
+    let mut decision = RunDecision { state: state.clone(), step: RunStep::default() };
     decision.take(input);
     decision.step
 }
 
 /// One decision in the making: a copy of the state that what is recorded is folded into at once.
-struct Decision {
+struct RunDecision {
     state: RunState,
     step: RunStep,
 }
 
-impl Decision {
+impl RunDecision {
     fn take(&mut self, input: RunInput) {
         if self.state.over().is_some() {
             return;
@@ -85,10 +85,10 @@ impl Decision {
             return;
         }
         let standing = self.state.units[at].standing;
-        let is_in_lane = matches!(standing, Standing::Merging | Standing::Publishing);
+        let is_in_lane = matches!(standing, UnitStanding::Merging | UnitStanding::Publishing);
         let is_news = match &event {
-            RunEvent::UnitCompleted { .. } => standing == Standing::Working,
-            RunEvent::UnitMerged { .. } => standing == Standing::Merging,
+            RunEvent::UnitCompleted { .. } => standing == UnitStanding::Working,
+            RunEvent::UnitMerged { .. } => standing == UnitStanding::Merging,
             RunEvent::UnitSentBack { .. } => is_in_lane,
             RunEvent::UnitFailed { .. } => !self.state.units[at].is_over(self.state.merge),
             RunEvent::UnitWarned { .. }
@@ -124,7 +124,7 @@ impl Decision {
         self.record(Some(unit.clone()), RunEvent::UnitJobEnded);
         let says_nothing = matches!(
             self.state.units[at].standing,
-            Standing::Working | Standing::Merging | Standing::Publishing
+            UnitStanding::Working | UnitStanding::Merging | UnitStanding::Publishing
         );
         if !says_nothing {
             return;
@@ -132,7 +132,7 @@ impl Decision {
         match self.state.stopping {
             Some(_) => {
                 let what = match was {
-                    Standing::Working => "while it was worked on",
+                    UnitStanding::Working => "while it was worked on",
                     _ => "while it was merged",
                 };
                 self.fail(at, UnitEnd::Stopped, format!("the run was stopped {what}"), None);
@@ -276,7 +276,7 @@ impl Decision {
             }
         }
         for blocked in seen {
-            if self.state.units[blocked].standing == Standing::Queued {
+            if self.state.units[blocked].standing == UnitStanding::Queued {
                 let by = self.failed_before(blocked);
                 self.record(Some(self.state.units[blocked].id.clone()), RunEvent::UnitBlocked { by });
             }
@@ -293,8 +293,8 @@ impl Decision {
             }
         }
         let units = seen.into_iter().map(|at| &self.state.units[at]);
-        let failed =
-            units.filter(|unit| matches!(unit.standing, Standing::Failed(end) if end != UnitEnd::Stopped));
+        let failed = units
+            .filter(|unit| matches!(unit.standing, UnitStanding::Failed(end) if end != UnitEnd::Stopped));
         failed.map(|unit| unit.id.clone()).collect()
     }
 
@@ -351,8 +351,8 @@ impl Decision {
                 continue;
             }
             let when = match unit.standing {
-                Standing::Queued => "before it began",
-                Standing::SentBack => "before it was worked on again",
+                UnitStanding::Queued => "before it began",
+                UnitStanding::SentBack => "before it was worked on again",
                 _ => "before it was merged",
             };
             let event = RunEvent::UnitFailed {

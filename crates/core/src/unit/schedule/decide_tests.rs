@@ -101,7 +101,7 @@ impl Sim {
         blocked.collect()
     }
 
-    fn standing(&self, name: &str) -> Standing {
+    fn standing(&self, name: &str) -> UnitStanding {
         self.state.standing(&unit(name)).unwrap()
     }
 }
@@ -148,7 +148,7 @@ fn a_job_that_cannot_be_understood_ends_its_unit_and_is_stopped() {
     };
     let (mut run, _) = Sim::new(&[("a", &[]), ("b", &["a"]), ("c", &[])], 2, MergeMode::Merge);
     assert_eq!(garbled(&mut run, "a"), ["stop a"]);
-    assert_eq!(run.standing("a"), Standing::Failed(UnitEnd::Error));
+    assert_eq!(run.standing("a"), UnitStanding::Failed(UnitEnd::Error));
     assert_eq!(run.tell("a", completed()), NOTHING, "nothing that it says counts any more");
     assert_eq!(garbled(&mut run, "b"), NOTHING, "it has no job");
     assert_eq!(run.ends("a"), NOTHING);
@@ -157,7 +157,7 @@ fn a_job_that_cannot_be_understood_ends_its_unit_and_is_stopped() {
     assert_eq!(run.completes("c"), ["merge c"]);
     assert_eq!(run.tell("c", merged()), NOTHING);
     assert_eq!(garbled(&mut run, "c"), ["stop c"]);
-    assert_eq!(run.standing("c"), Standing::Merged);
+    assert_eq!(run.standing("c"), UnitStanding::Merged);
     let warned = RunEvent::UnitWarned { text: "its job printed `oops`".to_owned() };
     assert_eq!(run.journal.last(), Some(&(Some(unit("c")), warned)));
     run.ends("c");
@@ -248,9 +248,13 @@ fn without_a_merge_completed_is_enough_and_pull_requests_go_out_one_by_one() {
     assert_eq!(run.completes("b"), NOTHING);
     assert_eq!(run.tell("a", RunEvent::PrCreated { url: "u".to_owned() }), NOTHING);
     assert_eq!(run.ends("a"), ["publish b", "c in 1"]);
-    assert_eq!(run.standing("a"), Standing::Published);
+    assert_eq!(run.standing("a"), UnitStanding::Published);
     assert_eq!(run.ends("b"), NOTHING);
-    assert_eq!(run.standing("b"), Standing::Failed(UnitEnd::Error), "it never said that anything was out");
+    assert_eq!(
+        run.standing("b"),
+        UnitStanding::Failed(UnitEnd::Error),
+        "it never said that anything was out"
+    );
 }
 
 #[test]
@@ -265,11 +269,15 @@ fn a_failed_unit_blocks_all_behind_it_once_and_nobody_else() {
     assert_eq!(run.blocked(), by_a);
     run.fails("b", UnitEnd::Budget);
     assert_eq!(run.blocked(), by_a, "once");
-    assert_eq!(run.standing("e"), Standing::Working, "what runs goes on");
+    assert_eq!(run.standing("e"), UnitStanding::Working, "what runs goes on");
     run.completes("e");
     // req 56: the first error is the one that counts.
     assert_eq!(run.over(), Some(("failed", "a: exhausted it is", 1)));
-    assert_eq!(run.standing("e"), Standing::Failed(UnitEnd::Stopped), "nothing new is begun without money");
+    assert_eq!(
+        run.standing("e"),
+        UnitStanding::Failed(UnitEnd::Stopped),
+        "nothing new is begun without money"
+    );
 }
 
 #[test]
@@ -315,7 +323,7 @@ fn a_red_merge_sends_a_unit_back_three_times_at_most() {
     }
     run.tell("a", sent_back());
     run.ends("a");
-    assert_eq!(run.standing("a"), Standing::Failed(UnitEnd::Merge));
+    assert_eq!(run.standing("a"), UnitStanding::Failed(UnitEnd::Merge));
     assert_eq!(run.over(), Some(("failed", "a: the merged tree is still red after 3 fixes: lint is red", 1)));
 }
 
@@ -328,7 +336,7 @@ fn a_job_that_does_not_say_how_its_unit_stands_has_failed() {
     run.completes("b");
     run.ends("b");
     assert_eq!(run.over(), Some(("failed", "a: the job exited with 70", 1)));
-    assert_eq!(run.standing("b"), Standing::Failed(UnitEnd::Error), "a merge that says nothing too");
+    assert_eq!(run.standing("b"), UnitStanding::Failed(UnitEnd::Error), "a merge that says nothing too");
 }
 
 #[test]
@@ -352,7 +360,7 @@ fn a_stopped_run_asks_then_kills_and_goes_on_another_time() {
         assert_eq!(run.over().map(|over| (over.0, over.2)), Some((reason, exit)));
         assert_eq!(run.blocked(), [], "what was stopped did not fail");
         for name in ["a", "b", "c", "d"] {
-            assert_eq!(run.standing(name), Standing::Failed(UnitEnd::Stopped), "{name}");
+            assert_eq!(run.standing(name), UnitStanding::Failed(UnitEnd::Stopped), "{name}");
         }
         assert_eq!(run.feed(RunInput::GraceOver), NOTHING);
     }

@@ -106,7 +106,7 @@ impl World {
             }
         }
         for (unit, standing) in self.sim.state.standings() {
-            if standing == Standing::Published {
+            if standing == UnitStanding::Published {
                 self.good.insert(unit.clone());
             }
         }
@@ -196,12 +196,12 @@ fn audit(plan: &RunStarted, state: &RunState, journal: &[(Option<UnitId>, RunEve
         }
     }
     for (unit, standing) in state.standings() {
-        let expected = u32::from(standing != Standing::Published);
+        let expected = u32::from(standing != UnitStanding::Published);
         assert_eq!(ends.get(unit).copied().unwrap_or(0), expected, "{unit} {standing:?}");
     }
     let is_good = state.standings().all(|(_, standing)| {
-        matches!(standing, Standing::Merged | Standing::Published)
-            || (standing == Standing::Completed && plan.merge == MergeMode::Leave)
+        matches!(standing, UnitStanding::Merged | UnitStanding::Published)
+            || (standing == UnitStanding::Completed && plan.merge == MergeMode::Leave)
     });
     assert_eq!(over.exit_code == 0, is_good, "{over:?}");
     let is_last =

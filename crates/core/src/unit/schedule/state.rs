@@ -8,7 +8,7 @@ use super::Job;
 use crate::{
     event::{MergeMode, RunEvent, RunStarted, RunStop, UnitEnd},
     ids::UnitId,
-    unit::account::Told,
+    unit::account::RecordedLoops,
 };
 
 /// A run as its journal has it.
@@ -54,7 +54,7 @@ pub struct RunOver {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct UnitState {
     pub(super) id: UnitId,
-    pub(super) standing: Standing,
+    pub(super) standing: UnitStanding,
     /// How many units must still come first.
     pub(super) waits_for: usize,
     /// The units that wait for this one.
@@ -70,12 +70,12 @@ pub(super) struct UnitState {
     /// The commit that holds it in the target.
     pub(super) merged: Option<String>,
     /// What was told of its loops.
-    pub(super) told: Told,
+    pub(super) told: RecordedLoops,
 }
 
 /// How a unit stands in the schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Standing {
+pub enum UnitStanding {
     /// It waits for others or for a slot.
     Queued,
     /// A job works on it.
@@ -112,7 +112,7 @@ impl RunState {
     pub fn merges_another_than(&self, unit: &UnitId) -> bool {
         let own = self.index.get(unit);
         let mut busy = self.busy.iter().filter(|at| Some(*at) != own);
-        busy.any(|at| self.units[*at].standing == Standing::Merging)
+        busy.any(|at| self.units[*at].standing == UnitStanding::Merging)
     }
 
     /// Whether a person holds it, and if so, whether agents are stopped for that.
@@ -126,7 +126,7 @@ impl RunState {
     }
 
     /// How a unit stands.
-    pub fn standing(&self, unit: &UnitId) -> Option<Standing> {
+    pub fn standing(&self, unit: &UnitId) -> Option<UnitStanding> {
         self.get(unit).map(|unit| unit.standing)
     }
 
@@ -136,7 +136,7 @@ impl RunState {
     }
 
     /// All units in the order of the plan, and how they stand.
-    pub fn standings(&self) -> impl Iterator<Item = (&UnitId, Standing)> {
+    pub fn standings(&self) -> impl Iterator<Item = (&UnitId, UnitStanding)> {
         self.units.iter().map(|unit| (&unit.id, unit.standing))
     }
 
@@ -146,7 +146,7 @@ impl RunState {
     }
 
     /// What was told of a unit's loops.
-    pub(super) fn told(&self, unit: &UnitId) -> Option<&Told> {
+    pub(super) fn told(&self, unit: &UnitId) -> Option<&RecordedLoops> {
         self.get(unit).map(|unit| &unit.told)
     }
 
@@ -187,7 +187,7 @@ impl RunState {
             self.index.insert(plan.unit.clone(), at);
             self.units.push(UnitState {
                 id: plan.unit.clone(),
-                standing: Standing::Queued,
+                standing: UnitStanding::Queued,
                 waits_for: 0,
                 behind: Vec::new(),
                 first: Vec::new(),
@@ -196,7 +196,7 @@ impl RunState {
                 back: None,
                 is_out: false,
                 merged: None,
-                told: Told::default(),
+                told: RecordedLoops::default(),
             });
         }
         for plan in &started.units {
@@ -221,12 +221,12 @@ impl RunState {
                 self.ready.remove(&(true, at));
                 self.ready.remove(&(false, at));
                 self.free_slots.remove(slot);
-                self.begin_job(at, Standing::Working, *slot);
+                self.begin_job(at, UnitStanding::Working, *slot);
             }
-            RunEvent::UnitMerging => self.begin_job(at, Standing::Merging, 0),
-            RunEvent::UnitPublishing => self.begin_job(at, Standing::Publishing, 0),
+            RunEvent::UnitMerging => self.begin_job(at, UnitStanding::Merging, 0),
+            RunEvent::UnitPublishing => self.begin_job(at, UnitStanding::Publishing, 0),
             RunEvent::UnitCompleted { .. } => {
-                self.units[at].standing = Standing::Completed;
+                self.units[at].standing = UnitStanding::Completed;
                 if self.merge == MergeMode::Leave {
                     self.end_well(at);
                 } else {
@@ -235,20 +235,20 @@ impl RunState {
             }
             RunEvent::UnitMerged { commit, left_on, .. } => {
                 self.left_on.clone_from(left_on);
-                self.units[at].standing = Standing::Merged;
+                self.units[at].standing = UnitStanding::Merged;
                 self.units[at].merged = Some(commit.clone());
                 self.end_well(at);
             }
             RunEvent::UnitSentBack { detail } => {
                 let unit = &mut self.units[at];
-                unit.standing = Standing::SentBack;
+                unit.standing = UnitStanding::SentBack;
                 unit.sent_back += 1;
                 unit.back = Some(detail.clone());
             }
             RunEvent::UnitFailed { reason, detail, .. } => self.end_badly(at, *reason, detail),
             RunEvent::UnitBlocked { .. } => {
                 self.ready.remove(&(true, at));
-                self.units[at].standing = Standing::Blocked;
+                self.units[at].standing = UnitStanding::Blocked;
                 self.open = self.open.saturating_sub(1);
             }
             RunEvent::PrCreated { .. } | RunEvent::BranchPushed { .. } => self.units[at].is_out = true,
@@ -257,7 +257,7 @@ impl RunState {
         }
     }
 
-    fn begin_job(&mut self, at: usize, standing: Standing, slot: u32) {
+    fn begin_job(&mut self, at: usize, standing: UnitStanding, slot: u32) {
         self.lane.retain(|other| *other != at);
         self.busy.insert(at);
         let unit = &mut self.units[at];
@@ -272,11 +272,11 @@ impl RunState {
             unit.slot = 0;
         }
         match unit.standing {
-            Standing::SentBack => {
+            UnitStanding::SentBack => {
                 self.ready.insert((false, at));
             }
-            Standing::Publishing if unit.is_out => {
-                unit.standing = Standing::Published;
+            UnitStanding::Publishing if unit.is_out => {
+                unit.standing = UnitStanding::Published;
                 self.end_well(at);
             }
             _ => {}
@@ -288,7 +288,7 @@ impl RunState {
         for behind in self.units[at].behind.clone() {
             let unit = &mut self.units[behind];
             unit.waits_for = unit.waits_for.saturating_sub(1);
-            if unit.waits_for == 0 && unit.standing == Standing::Queued {
+            if unit.waits_for == 0 && unit.standing == UnitStanding::Queued {
                 self.ready.insert((true, behind));
             }
         }
@@ -300,7 +300,7 @@ impl RunState {
         self.ready.remove(&(false, at));
         self.open = self.open.saturating_sub(1);
         let unit = &mut self.units[at];
-        unit.standing = Standing::Failed(reason);
+        unit.standing = UnitStanding::Failed(reason);
         if matches!(reason, UnitEnd::Budget | UnitEnd::Auth) && self.dry.is_none() {
             self.dry = Some(format!("{}: {detail}", unit.id));
         }
@@ -318,13 +318,16 @@ impl UnitState {
     /// Whether nothing more will happen to it in this run.
     pub(super) fn is_over(&self, merge: MergeMode) -> bool {
         match self.standing {
-            Standing::Merged | Standing::Published | Standing::Failed(_) | Standing::Blocked => true,
-            Standing::Completed => merge == MergeMode::Leave,
-            Standing::Queued
-            | Standing::Working
-            | Standing::Merging
-            | Standing::Publishing
-            | Standing::SentBack => false,
+            UnitStanding::Merged
+            | UnitStanding::Published
+            | UnitStanding::Failed(_)
+            | UnitStanding::Blocked => true,
+            UnitStanding::Completed => merge == MergeMode::Leave,
+            UnitStanding::Queued
+            | UnitStanding::Working
+            | UnitStanding::Merging
+            | UnitStanding::Publishing
+            | UnitStanding::SentBack => false,
         }
     }
 

@@ -25,7 +25,7 @@ fn facts() -> BoardFacts {
 }
 
 fn board_of(loops: Vec<LoopView>) -> Board {
-    board(&Standing { loops, ..Standing::default() }, &facts(), at(100_000))
+    board(&AllViews { loops, ..AllViews::default() }, &facts(), at(100_000))
 }
 
 fn parked() -> LoopEvent {
@@ -209,7 +209,7 @@ fn a_card_and_a_slot_say_what_the_seed_has() {
     coder.stage = Some("coder".into());
     coder.tally.run = Some("tttttttttt".parse().unwrap());
     coder.tally.runs_since = Some(at(0));
-    let standing = Standing { loops: vec![coder], tasks: vec![task_view(json!({}))], ..Standing::default() };
+    let standing = AllViews { loops: vec![coder], tasks: vec![task_view(json!({}))], ..AllViews::default() };
     let board = board(&standing, &facts(), at(323));
     let card = &board.lane(Lane::Coder)[0];
     assert_eq!(card.progress().unwrap(), "Coder (3/15)");
@@ -253,7 +253,7 @@ fn tasks_stand_in_the_lane_of_their_stage_and_failed_ones_are_to_be_done_again()
             Some(Urgency::Failed),
         ),
     ] {
-        let standing = Standing { tasks: vec![task_view(changes.clone())], ..Standing::default() };
+        let standing = AllViews { tasks: vec![task_view(changes.clone())], ..AllViews::default() };
         let board = board(&standing, &facts(), at(1000));
         let card = board.cards().next().unwrap();
         assert_eq!((card.lane, card.state.as_str(), card.need), (lane, state, need), "{changes}");
@@ -270,7 +270,7 @@ fn tasks_stand_in_the_lane_of_their_stage_and_failed_ones_are_to_be_done_again()
         waits_for: waits.iter().map(|task| task.parse().unwrap()).collect(),
     };
     let facts = BoardFacts { todo: vec![todo("TASK-001", &[]), todo("TASK-002", &["TASK-001"])], ..facts() };
-    let standing = Standing { tasks: vec![older, task_view(json!({}))], ..Standing::default() };
+    let standing = AllViews { tasks: vec![older, task_view(json!({}))], ..AllViews::default() };
     let all = board(&standing, &facts, at(1000));
     assert_eq!(all.cards().count(), 2);
     let next = &all.lane(Lane::Todo)[0];
@@ -308,7 +308,7 @@ fn workflows_that_wait_for_a_person_or_a_time_keep_their_state_without_a_process
     ] {
         let own = workflow_view(changes.clone());
         let own = if own.state == "stopped" { own.with_dead_owner() } else { own };
-        let standing = Standing { workflows: vec![own], ..Standing::default() };
+        let standing = AllViews { workflows: vec![own], ..AllViews::default() };
         let board = board(&standing, &facts(), at(1000));
         let card = board.cards().next().unwrap();
         assert_eq!((card.lane, card.state.as_str(), card.need), (lane, state, need), "{changes}");
@@ -323,7 +323,7 @@ fn workflows_that_wait_for_a_person_or_a_time_keep_their_state_without_a_process
         }
     }
     let dead = workflow_view(json!({})).with_dead_owner();
-    let board = board(&Standing { workflows: vec![dead], ..Standing::default() }, &facts(), at(1000));
+    let board = board(&AllViews { workflows: vec![dead], ..AllViews::default() }, &facts(), at(1000));
     assert_eq!(board.lane(Lane::Waiting)[0].state, "interrupted");
     assert_eq!(board.totals.running, 0);
 }
@@ -344,7 +344,7 @@ fn units_of_a_run_that_goes_on_are_cards_and_those_of_one_that_is_over_are_told_
     auth.task = "auth".parse().unwrap();
     auth.tally.run = Some("rrrrrrrrrr".parse().unwrap());
     let standing =
-        Standing { loops: vec![auth], runs: vec![(run_view(json!({})), units)], ..Standing::default() };
+        AllViews { loops: vec![auth], runs: vec![(run_view(json!({})), units)], ..AllViews::default() };
     let all = board(&standing, &facts(), at(1000));
     let shown: Vec<(&str, Lane, &str)> =
         all.cards().map(|card| (card.name.as_str(), card.lane, card.state.as_str())).collect();
@@ -365,7 +365,7 @@ fn units_of_a_run_that_goes_on_are_cards_and_those_of_one_that_is_over_are_told_
     assert_eq!(all.card("aaaaaaaaaa").unwrap().name, "auth", "found by its loop");
     let (_, units) = standing.runs.into_iter().next().unwrap();
     let over = run_view(json!({"state": "failed", "reason": "failed", "ended_at": at(70)}));
-    let all = board(&Standing { runs: vec![(over, units)], ..Standing::default() }, &facts(), at(1000));
+    let all = board(&AllViews { runs: vec![(over, units)], ..AllViews::default() }, &facts(), at(1000));
     let names: Vec<&str> = all.cards().map(|card| card.name.as_str()).collect();
     assert_eq!(names, ["edge", "units of shop"], "one that needs a person stays");
 }
@@ -374,7 +374,7 @@ fn units_of_a_run_that_goes_on_are_cards_and_those_of_one_that_is_over_are_told_
 fn an_end_stays_marked_until_it_was_looked_at() {
     let done = named("aaaaaaaaaa", view([over(Reason::Done, "done")]));
     let failed = named("bbbbbbbbbb", view([over(Reason::Stuck, "no progress")]));
-    let standing = Standing { loops: vec![done, failed], ..Standing::default() };
+    let standing = AllViews { loops: vec![done, failed], ..AllViews::default() };
     let new = board(&standing, &facts(), at(1000));
     assert_eq!((new.totals.unseen, new.totals.needs), (2, 1));
     let mut looked = facts();
@@ -660,10 +660,10 @@ fn the_page_of_a_task_shows_the_stages_that_are_still_to_come() {
 #[test]
 fn what_a_person_has_looked_at() {
     for (told, is_look) in [
-        (Told::Asked { is_json: false }, true),
-        (Told::Asked { is_json: true }, false),
-        (Told::AtItsEnd { is_terminal: true }, true),
-        (Told::AtItsEnd { is_terminal: false }, false),
+        (StatusShown::Asked { is_json: false }, true),
+        (StatusShown::Asked { is_json: true }, false),
+        (StatusShown::AtItsEnd { is_terminal: true }, true),
+        (StatusShown::AtItsEnd { is_terminal: false }, false),
     ] {
         assert_eq!(told.is_look(), is_look, "{told:?}");
     }

@@ -14,13 +14,13 @@ use crate::{
     stages::{StageName, StageTaskStatus},
     text::count,
     view::{
-        LoopView, Need, RefusedBy, RunView, StageTaskView, Standing, StreamKind, UnitStatus, UnitView,
+        AllViews, LoopView, Need, RefusedBy, RunView, StageTaskView, StreamKind, UnitStatus, UnitView,
         Urgency, WorkflowView, attention::folder_name,
     },
 };
 
 /// Every card of the board, in no order.
-pub(super) fn cards(standing: &Standing, facts: &BoardFacts, needs: &[Need]) -> Vec<Card> {
+pub(super) fn cards(standing: &AllViews, facts: &BoardFacts, needs: &[Need]) -> Vec<Card> {
     let by_run = LoopsOfRuns::of(standing);
     let need_of = |kind: StreamKind, id: &str, name: &str| {
         needs.iter().find(|need| {
@@ -99,7 +99,7 @@ pub(super) fn order(a: &Card, b: &Card) -> Ordering {
 struct LoopsOfRuns<'a>(HashMap<&'a RunId, Vec<&'a LoopView>>);
 
 impl<'a> LoopsOfRuns<'a> {
-    fn of(standing: &'a Standing) -> Self {
+    fn of(standing: &'a AllViews) -> Self {
         let mut runs: HashMap<&RunId, Vec<&LoopView>> = HashMap::new();
         for view in &standing.loops {
             if let Some(run) = &view.tally.run {

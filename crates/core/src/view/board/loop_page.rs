@@ -13,7 +13,6 @@ use crate::{
     receipt::Receipt,
 };
 
-/// One agent process.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Attempt {
     pub attempt: u32,

@@ -15,10 +15,10 @@ pub use cards::card_of_loop;
 pub use costs::{CostPoint, CostShare, Costs, IterationRow, SpendRow, costs, first_step};
 pub use loop_page::{Attempt, GateLine, IterationLine, LoopPage, Note, Verdict};
 pub use run_page::{
-    Interval, Parts, RunPage, StageOfTask, StepNode, TaskPage, TrainCar, UnitNode, WorkflowPage,
+    Interval, PartsDone, RunPage, StageOfTask, StepNode, TaskPage, TrainCar, UnitNode, WorkflowPage,
 };
 
-use super::{LoopView, Need, Standing, Urgency, attention};
+use super::{AllViews, LoopView, Need, Urgency, attention};
 use crate::{
     duration::Millis,
     ids::{LoopId, ProjectId, RunId, TaskId, UnitId},
@@ -179,7 +179,6 @@ pub struct Card {
     pub budget: Budget,
     /// How much of that is used.
     pub used_percent: Option<u32>,
-    /// All tokens together.
     pub tokens: Option<u64>,
     /// Why it needs a person.
     pub need: Option<Urgency>,
@@ -381,14 +380,14 @@ pub struct TodoTask {
 
 /// How a command has said how a loop or a run stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum StatusShown {
     /// A command was asked about this one: `status ID`, `why ID`, `receipt ID`.
     Asked { is_json: bool },
     /// The command that ran it, or that followed it, says how it has ended.
     AtItsEnd { is_terminal: bool },
 }
 
-impl Told {
+impl StatusShown {
     /// Whether a person has looked at it by that. JSON is read by programs, and the words of a command that ended alone, in a
     /// pipe or in the background, may have been read by no person.
     pub fn is_look(self) -> bool {
@@ -415,7 +414,7 @@ pub struct BoardFacts {
 }
 
 /// The board of what stands at `now`.
-pub fn board(standing: &Standing, facts: &BoardFacts, now: Timestamp) -> Board {
+pub fn board(standing: &AllViews, facts: &BoardFacts, now: Timestamp) -> Board {
     let is_open = |need: &Need| need.urgency != Urgency::Failed || !facts.looked_at.contains(&need.id);
     let (needs, looked_at): (Vec<Need>, Vec<Need>) =
         attention(standing, facts.since).into_iter().partition(is_open);
@@ -449,7 +448,7 @@ pub fn board(standing: &Standing, facts: &BoardFacts, now: Timestamp) -> Board {
 }
 
 /// The loops that an agent or a gate works for now, oldest first.
-fn slots(standing: &Standing, cards: &[Card]) -> Vec<Slot> {
+fn slots(standing: &AllViews, cards: &[Card]) -> Vec<Slot> {
     let is_at_work = |view: &&LoopView| {
         !view.is_over() && view.pid.is_some() && matches!(view.state.as_str(), "running" | "gating")
     };

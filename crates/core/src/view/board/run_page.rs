@@ -18,7 +18,7 @@ use crate::{
 
 /// How many of the parts of something are done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Parts {
+pub struct PartsDone {
     pub done: u32,
     pub all: u32,
 }
@@ -33,7 +33,7 @@ pub struct UnitNode {
     pub blocked_by: Vec<UnitId>,
     pub status: UnitStatus,
     pub words: String,
-    pub tasks: Parts,
+    pub tasks: PartsDone,
     pub slot: Option<u32>,
     pub branch: Option<String>,
     pub detail: Option<String>,
@@ -100,7 +100,7 @@ impl RunPage {
                 blocked_by: unit.blocked_by.clone(),
                 status: unit.status,
                 words: unit.words().to_owned(),
-                tasks: Parts {
+                tasks: PartsDone {
                     done: small(unit.tasks.iter().filter(|task| task.status == TaskStatus::Complete).count()),
                     all: small(unit.tasks.len()),
                 },

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 
 use super::{
-    EndReason, StepPhase, Work, WorkflowEffect, WorkflowEnd, WorkflowEvent, WorkflowProgress,
+    EndReason, StepPhase, StepWorkKind, WorkflowEffect, WorkflowEnd, WorkflowEvent, WorkflowProgress,
     WorkflowStarted,
     order::{StepLoop, StepScript},
 };
 use crate::{
     event::Reason,
     machine,
-    workflow::{Form, SessionRule, Step, StepId, StepKind, TriggerRule, WaitFor},
+    workflow::{SessionRule, Step, StepId, StepKind, TriggerRule, WaitFor, WorkflowForm},
 };
 
 /// A decision while it is made: facts are taken in at once, so that what follows is decided on them.
@@ -51,7 +51,7 @@ impl Deciding {
             .state
             .steps
             .iter()
-            .filter(|(_, step)| matches!(step.phase, StepPhase::Running(work) if work != Work::Merge))
+            .filter(|(_, step)| matches!(step.phase, StepPhase::Running(work) if work != StepWorkKind::Merge))
             .map(|(id, step)| (id.clone(), step.attempt))
             .collect();
         for (step, attempt) in running {
@@ -185,9 +185,10 @@ impl Deciding {
         };
         let parallel = started.parallel.max(1) as usize;
         let works = |step: &Step| {
-            step.kind.uses_workspace() || matches!(self.state.phase(&step.id), StepPhase::Ready(Work::Rework))
+            step.kind.uses_workspace()
+                || matches!(self.state.phase(&step.id), StepPhase::Ready(StepWorkKind::Rework))
         };
-        let merges = |step: &Step| *self.state.phase(&step.id) == StepPhase::Ready(Work::Merge);
+        let merges = |step: &Step| *self.state.phase(&step.id) == StepPhase::Ready(StepWorkKind::Merge);
         let is_apart = |step: &Step| step.worktree && !self.next_work(&step.id).is_in_workspace();
         let has_room = |step: &Step| match (works(step), is_apart(step)) {
             (false, _) => true,
@@ -214,11 +215,11 @@ impl Deciding {
     }
 
     /// What a step begins with when it begins next.
-    fn next_work(&self, id: &StepId) -> Work {
+    fn next_work(&self, id: &StepId) -> StepWorkKind {
         match self.state.phase(id) {
             StepPhase::Ready(work) => *work,
-            _ if self.state.step(id).is_some_and(|own| own.only_checks) => Work::Check,
-            _ => Work::Main,
+            _ if self.state.step(id).is_some_and(|own| own.only_checks) => StepWorkKind::Check,
+            _ => StepWorkKind::Main,
         }
     }
 
@@ -254,12 +255,16 @@ impl Deciding {
             }
             StepKind::Cancel { reason } => {
                 let reason = self.fill(id, reason);
-                self.record(WorkflowEvent::StepStart { step: id.clone(), attempt, work: Work::Main });
+                self.record(WorkflowEvent::StepStart { step: id.clone(), attempt, work: StepWorkKind::Main });
                 self.complete(id.clone(), attempt, String::new(), false, None);
                 self.stop(WorkflowEnd::cancelled(reason));
             }
-            StepKind::Approval(_) if work == Work::Main => {
-                self.record(WorkflowEvent::StepStart { step: id.clone(), attempt, work: Work::Question });
+            StepKind::Approval(_) if work == StepWorkKind::Main => {
+                self.record(WorkflowEvent::StepStart {
+                    step: id.clone(),
+                    attempt,
+                    work: StepWorkKind::Question,
+                });
                 self.perform(WorkflowEffect::LookAtTree { step: id.clone(), attempt });
             }
             StepKind::Agent(_) | StepKind::Loop(_) | StepKind::Bash(_) | StepKind::Approval(_) => {
@@ -276,7 +281,7 @@ impl Deciding {
             return;
         };
         let StepPhase::Running(work) = own.phase else { return };
-        if work == Work::Merge {
+        if work == StepWorkKind::Merge {
             let (step, attempt) = (step.id.clone(), own.attempt);
             return self.perform(WorkflowEffect::MergeWorktree { step, attempt });
         }
@@ -297,7 +302,7 @@ impl Deciding {
         if own.iterations > 0 {
             return own.session.clone().filter(|_| order.continue_session);
         }
-        if step.session == SessionRule::Fresh && order.work == Work::Main {
+        if step.session == SessionRule::Fresh && order.work == StepWorkKind::Main {
             return None;
         }
         let workflow = self.state.workflow()?;
@@ -380,7 +385,8 @@ impl Deciding {
                 let is_blocked = *reason == Some(Reason::Blocked);
                 let end = if is_blocked { EndReason::Blocked } else { EndReason::Failed };
                 let exit_code = reason.map_or(1, Reason::exit_code);
-                let is_loop = started.as_ref().is_some_and(|started| started.workflow.form == Form::Loop);
+                let is_loop =
+                    started.as_ref().is_some_and(|started| started.workflow.form == WorkflowForm::Loop);
                 // A loop alone has no other steps that it could be told from (req 158, req 159).
                 let detail = if is_loop { (*error).clone() } else { format!("step `{}`: {error}", step.id) };
                 WorkflowEnd { end, detail, exit_code }

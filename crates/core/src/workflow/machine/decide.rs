@@ -3,8 +3,8 @@
 use jiff::{SignedDuration, Timestamp};
 
 use super::{
-    AfterAnswer, Answer, LoopResult, News, Raise, ScriptEnd, ScriptResult, StepPhase, Work, WorkflowEffect,
-    WorkflowEnd, WorkflowEvent, WorkflowInput, WorkflowProgress, advance::Deciding,
+    AfterAnswer, Answer, LoopResult, Raise, ScriptEnd, ScriptResult, StepPhase, StepWorkKind, WorkflowEffect,
+    WorkflowEnd, WorkflowEvent, WorkflowInput, WorkflowNews, WorkflowProgress, advance::Deciding,
 };
 use crate::{
     duration::Millis,
@@ -20,41 +20,43 @@ pub(super) fn decide(
     let mut deciding = Deciding::new(state, now);
     let is_over = state.end.is_some();
     match news {
-        News::Begin(started) if state.started.is_none() => {
+        WorkflowNews::Begin(started) if state.started.is_none() => {
             deciding.record(WorkflowEvent::WorkflowStart(started));
         }
         // Everything else is about a run that there is.
         _ if state.started.is_none() => return Step::default(),
-        News::Begin(_) => return Step::default(),
-        News::Resumed { raise } => deciding.resume(raise),
+        WorkflowNews::Begin(_) => return Step::default(),
+        WorkflowNews::Resumed { raise } => deciding.resume(raise),
         // What comes too late changes nothing.
         _ if is_over => return Step::default(),
-        News::TakenUp => deciding.take_up(),
-        News::LoopEnded { step, attempt, end } => deciding.loop_ended(&step, attempt, *end),
-        News::ScriptEnded { step, attempt, end } => deciding.script_ended(&step, attempt, end),
-        News::Merged { step, attempt, end } => deciding.merged(&step, attempt, end),
-        News::TreeSeen { step, attempt, tree } => deciding.tree_seen(&step, attempt, tree),
-        News::Answered { question, answer, text, tree } => deciding.answered(question, &answer, text, tree),
-        News::FileSeen { step } => deciding.wait_over(|id, _| *id == step),
-        News::Signalled { name } => {
+        WorkflowNews::TakenUp => deciding.take_up(),
+        WorkflowNews::LoopEnded { step, attempt, end } => deciding.loop_ended(&step, attempt, *end),
+        WorkflowNews::ScriptEnded { step, attempt, end } => deciding.script_ended(&step, attempt, end),
+        WorkflowNews::Merged { step, attempt, end } => deciding.merged(&step, attempt, end),
+        WorkflowNews::TreeSeen { step, attempt, tree } => deciding.tree_seen(&step, attempt, tree),
+        WorkflowNews::Answered { question, answer, text, tree } => {
+            deciding.answered(question, &answer, text, tree)
+        }
+        WorkflowNews::FileSeen { step } => deciding.wait_over(|id, _| *id == step),
+        WorkflowNews::Signalled { name } => {
             let is_meant = |_: &StepId, kind: &StepKind| matches!(kind, StepKind::Wait(crate::workflow::WaitFor::Signal(known)) if *known == name);
             deciding.wait_over(is_meant);
         }
-        News::Due => {}
-        News::Spent { cost_usd, tokens, time_ms } => deciding.spent(cost_usd, tokens, time_ms),
-        News::Pause { now } => {
+        WorkflowNews::Due => {}
+        WorkflowNews::Spent { cost_usd, tokens, time_ms } => deciding.spent(cost_usd, tokens, time_ms),
+        WorkflowNews::Pause { now } => {
             if !state.is_paused {
                 deciding.record(WorkflowEvent::WorkflowPaused { now });
                 deciding.perform(WorkflowEffect::HoldLoops { now });
             }
         }
-        News::Unpause => {
+        WorkflowNews::Unpause => {
             if state.is_paused {
                 deciding.record(WorkflowEvent::WorkflowUnpaused);
                 deciding.perform(WorkflowEffect::ReleaseLoops);
             }
         }
-        News::Cancel { why } => deciding.stop(WorkflowEnd::cancelled(why)),
+        WorkflowNews::Cancel { why } => deciding.stop(WorkflowEnd::cancelled(why)),
     }
     deciding.advance();
     deciding.done()
@@ -98,7 +100,7 @@ pub fn decision(decisions: &[OfferedDecision], answer: &Answer) -> Result<(Strin
 }
 
 /// What the end of a loop means for its step.
-enum Outcome {
+enum LoopOutcome {
     Done,
     /// The iteration of an interactive loop has ended, and the loop is not done.
     NotDone,
@@ -108,13 +110,13 @@ enum Outcome {
 
 /// Whether a loop that ended so goes on when its step does.
 pub fn is_held(reason: Reason) -> bool {
-    matches!(outcome(reason, false), Outcome::Held)
+    matches!(outcome(reason, false), LoopOutcome::Held)
 }
 
-fn outcome(reason: Reason, is_interactive: bool) -> Outcome {
+fn outcome(reason: Reason, is_interactive: bool) -> LoopOutcome {
     match reason {
-        Reason::Done => Outcome::Done,
-        Reason::MaxIterations if is_interactive => Outcome::NotDone,
+        Reason::Done => LoopOutcome::Done,
+        Reason::MaxIterations if is_interactive => LoopOutcome::NotDone,
         Reason::Interrupted
         | Reason::Terminated
         | Reason::Waiting
@@ -122,7 +124,7 @@ fn outcome(reason: Reason, is_interactive: bool) -> Outcome {
         | Reason::Auth
         | Reason::Billing
         | Reason::Budget
-        | Reason::MaxTime => Outcome::Held,
+        | Reason::MaxTime => LoopOutcome::Held,
         Reason::Error
         | Reason::Agent
         | Reason::Gate
@@ -132,7 +134,7 @@ fn outcome(reason: Reason, is_interactive: bool) -> Outcome {
         | Reason::Stuck
         | Reason::Blocked
         | Reason::Refused
-        | Reason::Cancelled => Outcome::Failed,
+        | Reason::Cancelled => LoopOutcome::Failed,
     }
 }
 
@@ -144,7 +146,7 @@ impl Deciding {
             let Some(own) = self.state.step(&step.id).cloned() else { continue };
             let (id, attempt) = (step.id.clone(), own.attempt);
             match own.phase {
-                StepPhase::Running(Work::Merge) => self.order(&step),
+                StepPhase::Running(StepWorkKind::Merge) => self.order(&step),
                 StepPhase::Running(_) if matches!(step.kind, StepKind::Bash(_)) => {
                     // Whether it came to its end is not known. It has no answer, so it runs again, as another attempt.
                     if self.state.stopping.is_some() {
@@ -160,7 +162,7 @@ impl Deciding {
                         self.record(WorkflowEvent::StepStart {
                             step: id,
                             attempt: attempt + 1,
-                            work: Work::Main,
+                            work: StepWorkKind::Main,
                         });
                         self.order(&step);
                     }
@@ -225,7 +227,7 @@ impl Deciding {
                     self.record(WorkflowEvent::StepStart {
                         step: step.id.clone(),
                         attempt,
-                        work: Work::Main,
+                        work: StepWorkKind::Main,
                     });
                 } else {
                     self.record(WorkflowEvent::StepContinued { step: step.id.clone(), attempt });
@@ -246,7 +248,7 @@ impl Deciding {
     }
 
     /// What runs for a step, if it is this attempt that runs.
-    fn running(&self, id: &StepId, attempt: u32) -> Option<Work> {
+    fn running(&self, id: &StepId, attempt: u32) -> Option<StepWorkKind> {
         match self.state.step(id) {
             Some(own) if own.attempt == attempt => match own.phase {
                 StepPhase::Running(work) => Some(work),
@@ -257,7 +259,9 @@ impl Deciding {
     }
 
     fn loop_ended(&mut self, id: &StepId, attempt: u32, end: LoopResult) {
-        let Some(work) = self.running(id, attempt).filter(|work| *work != Work::Merge) else { return };
+        let Some(work) = self.running(id, attempt).filter(|work| *work != StepWorkKind::Merge) else {
+            return;
+        };
         let Some(step) = self.state.workflow().and_then(|workflow| workflow.step(id)).cloned() else {
             return;
         };
@@ -266,12 +270,12 @@ impl Deciding {
             _ => None,
         };
         match outcome(end.reason, interactive.is_some()) {
-            Outcome::Held if self.state.stopping.is_none() => {
+            LoopOutcome::Held if self.state.stopping.is_none() => {
                 let LoopResult { reason, detail, .. } = end;
                 self.record(WorkflowEvent::StepHeld { step: id.clone(), attempt, reason, detail });
             }
-            Outcome::NotDone if work == Work::Check => self.ask(id, end.tree, false),
-            Outcome::Failed if end.reason == Reason::MaxIterations && work != Work::Rework => {
+            LoopOutcome::NotDone if work == StepWorkKind::Check => self.ask(id, end.tree, false),
+            LoopOutcome::Failed if end.reason == Reason::MaxIterations && work != StepWorkKind::Rework => {
                 match &step.kind {
                     StepKind::Loop(looped) => {
                         self.out_of_iterations(id, attempt, looped, end.refused.as_deref())
@@ -280,25 +284,25 @@ impl Deciding {
                     _ => self.failed(id, attempt, end.detail, Some(end.reason)),
                 }
             }
-            Outcome::Held | Outcome::Failed => self.failed(id, attempt, end.detail, Some(end.reason)),
-            Outcome::Done if work == Work::Rework => {
+            LoopOutcome::Held | LoopOutcome::Failed => self.failed(id, attempt, end.detail, Some(end.reason)),
+            LoopOutcome::Done if work == StepWorkKind::Rework => {
                 self.record(WorkflowEvent::ReworkComplete { step: id.clone(), attempt });
                 self.check_again(id, "an agent has changed what was rejected");
             }
-            Outcome::Done if work == Work::Check => {
+            LoopOutcome::Done if work == StepWorkKind::Check => {
                 // If its agent had nothing to do, what it said before holds.
                 let own = self.state.step(id).cloned().unwrap_or_default();
                 let output = if end.output.is_empty() { own.output } else { end.output };
                 self.complete(id.clone(), attempt, output, end.is_changed, end.session.or(own.session));
             }
-            Outcome::Done | Outcome::NotDone if interactive.is_some() => {
+            LoopOutcome::Done | LoopOutcome::NotDone if interactive.is_some() => {
                 let is_met = end.reason == Reason::Done;
                 if let Some(looped) = interactive {
                     self.iterated(id, attempt, looped, is_met, end);
                 }
             }
-            Outcome::NotDone => {}
-            Outcome::Done => {
+            LoopOutcome::NotDone => {}
+            LoopOutcome::Done => {
                 let schema = match &step.kind {
                     StepKind::Agent(agent) => agent.output_format.as_ref(),
                     _ => None,
@@ -372,7 +376,7 @@ impl Deciding {
         attempt: u32,
         ScriptResult { end, output, is_changed }: ScriptResult,
     ) {
-        if self.running(id, attempt).is_none_or(|work| work == Work::Merge) {
+        if self.running(id, attempt).is_none_or(|work| work == StepWorkKind::Merge) {
             return;
         }
         match end {
@@ -407,7 +411,7 @@ impl Deciding {
     }
 
     fn merged(&mut self, id: &StepId, attempt: u32, end: Result<(), String>) {
-        if self.running(id, attempt) != Some(Work::Merge) {
+        if self.running(id, attempt) != Some(StepWorkKind::Merge) {
             return;
         }
         let own = self.state.step(id).cloned().unwrap_or_default();

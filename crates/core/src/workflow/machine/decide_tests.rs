@@ -5,7 +5,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::*;
 use crate::{
     machine::InMemory,
-    workflow::{Settings, parse},
+    workflow::{ParseSettings, parse},
 };
 
 /// A run of the workflow with these steps, and everything that was told about it.
@@ -18,7 +18,7 @@ pub(super) struct Run {
 
 pub(super) fn started(yaml: &str) -> WorkflowStarted {
     let text = format!("name: x\ndescription: y\n{yaml}");
-    let parsed = parse(".dacapo/workflows/x.yaml", text.as_bytes(), Settings::default());
+    let parsed = parse(".dacapo/workflows/x.yaml", text.as_bytes(), ParseSettings::default());
     assert_eq!(parsed.problems, [], "{text}");
     WorkflowStarted {
         run: "r1".to_owned(),
@@ -46,12 +46,12 @@ impl Run {
     /// A run that has begun.
     fn of(yaml: &str) -> Self {
         let mut run = Self::new();
-        run.tell(News::Begin(Box::new(started(yaml))));
+        run.tell(WorkflowNews::Begin(Box::new(started(yaml))));
         run
     }
 
     /// What the performer is told then, each in a few words.
-    fn tell(&mut self, news: News) -> Vec<String> {
+    fn tell(&mut self, news: WorkflowNews) -> Vec<String> {
         let step = self.machine.step(WorkflowInput { now: self.now, news });
         self.events.extend(step.events);
         self.effects.extend(step.effects.clone());
@@ -82,27 +82,27 @@ impl Run {
             refused: None,
         };
         let attempt = self.attempt(step);
-        self.tell(News::LoopEnded { step: id(step), attempt, end: Box::new(end) })
+        self.tell(WorkflowNews::LoopEnded { step: id(step), attempt, end: Box::new(end) })
     }
 
     fn exits(&mut self, step: &str, code: i32, output: &str) -> Vec<String> {
         let end = ScriptResult { end: ScriptEnd::Exited(code), output: output.to_owned(), is_changed: false };
         let attempt = self.attempt(step);
-        self.tell(News::ScriptEnded { step: id(step), attempt, end })
+        self.tell(WorkflowNews::ScriptEnded { step: id(step), attempt, end })
     }
 
     fn sees(&mut self, step: &str, tree: &str) -> Vec<String> {
         let attempt = self.attempt(step);
-        self.tell(News::TreeSeen { step: id(step), attempt, tree: tree.to_owned() })
+        self.tell(WorkflowNews::TreeSeen { step: id(step), attempt, tree: tree.to_owned() })
     }
 
     fn merges(&mut self, step: &str, end: Result<(), &str>) -> Vec<String> {
         let attempt = self.attempt(step);
-        self.tell(News::Merged { step: id(step), attempt, end: end.map_err(str::to_owned) })
+        self.tell(WorkflowNews::Merged { step: id(step), attempt, end: end.map_err(str::to_owned) })
     }
 
     fn answers(&mut self, question: u32, answer: Answer, text: &str, tree: &str) -> Vec<String> {
-        self.tell(News::Answered { question, answer, text: text.to_owned(), tree: tree.to_owned() })
+        self.tell(WorkflowNews::Answered { question, answer, text: text.to_owned(), tree: tree.to_owned() })
     }
 
     /// The prompt that the last loop was ordered with.
@@ -134,8 +134,8 @@ fn words(effect: &WorkflowEffect) -> String {
     match effect {
         WorkflowEffect::RunLoop(order) => {
             let kind = match order.work {
-                Work::Rework => "rework",
-                Work::Check => "check",
+                StepWorkKind::Rework => "rework",
+                StepWorkKind::Check => "check",
                 _ => "loop",
             };
             format!("{kind} {}#{}", order.step, order.attempt)
@@ -160,7 +160,7 @@ fn words(effect: &WorkflowEffect) -> String {
 fn steps_follow_each_other_and_answers_reach_the_next() {
     let mut run = Run::new();
     let steps = "steps:\n- {id: plan, prompt: Plan $ARGUMENTS}\n- {id: build, prompt: 'Build $plan.output in $WORKFLOW_ID'}\n- {id: test, bash: make test}\n";
-    assert_eq!(run.tell(News::Begin(Box::new(started(steps)))), ["loop plan#1"]);
+    assert_eq!(run.tell(WorkflowNews::Begin(Box::new(started(steps)))), ["loop plan#1"]);
     assert_eq!((run.prompt().as_str(), run.session()), ("Plan hello", None));
     assert_eq!(run.done("plan", "the $ARGUMENTS plan"), ["loop build#1"]);
     assert_eq!(run.prompt(), "Build the $ARGUMENTS plan in r1");
@@ -170,11 +170,16 @@ fn steps_follow_each_other_and_answers_reach_the_next() {
     assert_eq!(run.events.len(), 8);
     // A run that is over hears nothing any more, and one that has begun does not begin again.
     let len = run.events.len();
-    for news in [News::Begin(Box::new(started(steps))), News::TakenUp, News::Due, News::Pause { now: true }] {
+    for news in [
+        WorkflowNews::Begin(Box::new(started(steps))),
+        WorkflowNews::TakenUp,
+        WorkflowNews::Due,
+        WorkflowNews::Pause { now: true },
+    ] {
         assert_eq!(run.tell(news), [""; 0]);
     }
-    assert_eq!(run.tell(News::Cancel { why: "x".to_owned() }), [""; 0]);
-    assert_eq!(run.tell(News::Resumed { raise: Raise::default() }), [""; 0]);
+    assert_eq!(run.tell(WorkflowNews::Cancel { why: "x".to_owned() }), [""; 0]);
+    assert_eq!(run.tell(WorkflowNews::Resumed { raise: Raise::default() }), [""; 0]);
     assert_eq!(run.events.len(), len);
 }
 
@@ -221,7 +226,7 @@ fn steps_share_the_workspace_and_worktrees_run_beside() {
     let mut run = Run::new();
     let nodes = "nodes:\n- {id: a, bash: a}\n- {id: b, bash: b}\n- {id: w1, prompt: p, worktree: true}\n- {id: w2, prompt: p, worktree: true}\n- {id: w3, prompt: p, worktree: true}\n- {id: ask, approval: ok?}\n- {id: wait, wait: {signal: go}}\n";
     assert_eq!(
-        run.tell(News::Begin(Box::new(started(nodes)))),
+        run.tell(WorkflowNews::Begin(Box::new(started(nodes)))),
         ["bash a#1", "loop w1#1", "loop w2#1", "wait wait"]
     );
     // What was done in a worktree comes into the workspace when nothing works there, before another step begins.
@@ -233,13 +238,13 @@ fn steps_share_the_workspace_and_worktrees_run_beside() {
     assert_eq!(run.sees("ask", "t"), ["ask 1"]);
     assert_eq!(run.done("w2", ""), [""; 0]);
     assert_eq!(run.done("w3", ""), [""; 0]);
-    assert_eq!(run.machine.state().standing(), Standing::Question(1));
+    assert_eq!(run.machine.state().standing(), WorkflowStanding::Question(1));
     assert_eq!(run.answers(1, Answer::Approve, "", "t"), ["merge w2#2"]);
     assert_eq!(run.merges("w2", Ok(())), ["merge w3#2"]);
     assert_eq!(run.merges("w3", Ok(())), [""; 0]);
-    assert_eq!(run.machine.state().standing(), Standing::Waiting(None));
-    assert_eq!(run.tell(News::Signalled { name: "stop".to_owned() }), [""; 0]);
-    assert_eq!(run.tell(News::Signalled { name: "go".to_owned() }), ["end Completed 0 "]);
+    assert_eq!(run.machine.state().standing(), WorkflowStanding::Waiting(None));
+    assert_eq!(run.tell(WorkflowNews::Signalled { name: "stop".to_owned() }), [""; 0]);
+    assert_eq!(run.tell(WorkflowNews::Signalled { name: "go".to_owned() }), ["end Completed 0 "]);
 }
 
 #[test]
@@ -248,7 +253,7 @@ fn a_step_whose_work_cannot_be_merged_has_failed() {
         "nodes:\n- {id: w, prompt: p, worktree: true}\n- {id: s, bash: 'echo $w.output', depends_on: [w]}\n";
     let mut run = Run::of(steps);
     assert_eq!(run.done("w", "the answer"), ["merge w#2"]);
-    assert_eq!(run.tell(News::TakenUp), ["merge w#2"], "a merge that was cut short is done again");
+    assert_eq!(run.tell(WorkflowNews::TakenUp), ["merge w#2"], "a merge that was cut short is done again");
     assert_eq!(run.merges("w", Err("both changed `x`")), ["end Failed 1 step `w`: both changed `x`"]);
     let mut run = Run::of(steps);
     run.done("w", "the answer");
@@ -264,10 +269,10 @@ fn a_step_whose_work_cannot_be_merged_has_failed() {
 fn a_failed_step_is_tried_again_as_often_as_it_may() {
     let mut run = Run::of("steps:\n- {id: a, prompt: p, retry: {max_attempts: 2, delay_ms: 1000}}\n");
     assert_eq!(run.loop_ends("a", Reason::Error, "", false), ["wake 1970-01-01T00:00:01Z"]);
-    assert_eq!(run.tell(News::Due), ["wake 1970-01-01T00:00:01Z"]);
-    assert_eq!(run.later(1).tell(News::Due), ["loop a#2"]);
+    assert_eq!(run.tell(WorkflowNews::Due), ["wake 1970-01-01T00:00:01Z"]);
+    assert_eq!(run.later(1).tell(WorkflowNews::Due), ["loop a#2"]);
     assert_eq!(run.loop_ends("a", Reason::Error, "", false), ["wake 1970-01-01T00:00:03Z"]);
-    assert_eq!(run.later(2).tell(News::Due), ["loop a#3"]);
+    assert_eq!(run.later(2).tell(WorkflowNews::Due), ["loop a#3"]);
     assert_eq!(run.loop_ends("a", Reason::Error, "", false), ["end Failed 1 step `a`: because error"]);
     // What a retry cannot mend is not tried again.
     for reason in [Reason::MaxIterations, Reason::Blocked, Reason::Cancelled, Reason::Agent] {
@@ -299,9 +304,13 @@ fn every_end_has_its_reason_and_its_code() {
         let mut run = Run::of("steps:\n- {id: a, prompt: p}\n");
         assert_eq!(run.loop_ends("a", reason, "", false), [""; 0]);
         let detail = format!("because {}", reason.as_str());
-        assert_eq!(run.machine.state().standing(), Standing::Held { reason, detail });
-        assert_eq!(run.tell(News::TakenUp), [""; 0], "the user has to say so");
-        assert_eq!(run.tell(News::Resumed { raise: Raise::default() }), ["loop a#1"], "the same loop");
+        assert_eq!(run.machine.state().standing(), WorkflowStanding::Held { reason, detail });
+        assert_eq!(run.tell(WorkflowNews::TakenUp), [""; 0], "the user has to say so");
+        assert_eq!(
+            run.tell(WorkflowNews::Resumed { raise: Raise::default() }),
+            ["loop a#1"],
+            "the same loop"
+        );
         assert_eq!(run.done("a", "x"), ["end Completed 0 x"]);
     }
 }
@@ -310,14 +319,14 @@ fn every_end_has_its_reason_and_its_code() {
 fn cancelling_waits_for_what_runs_and_ends_once() {
     let mut run =
         Run::of("nodes:\n- {id: a, bash: a}\n- {id: w, prompt: p, worktree: true}\n- {id: b, bash: b}\n");
-    assert_eq!(run.tell(News::Cancel { why: "by the user".to_owned() }), ["stop a", "stop w"]);
-    assert_eq!(run.tell(News::Cancel { why: "again".to_owned() }), [""; 0]);
+    assert_eq!(run.tell(WorkflowNews::Cancel { why: "by the user".to_owned() }), ["stop a", "stop w"]);
+    assert_eq!(run.tell(WorkflowNews::Cancel { why: "again".to_owned() }), [""; 0]);
     assert_eq!(run.loop_ends("w", Reason::Cancelled, "", false), [""; 0]);
     assert_eq!(run.exits("a", 0, ""), ["end Cancelled 130 by the user"]);
     // One that waits for a person ends at once.
     let mut run = Run::of("steps:\n- {id: ask, approval: ok?}\n");
     run.sees("ask", "t");
-    assert_eq!(run.tell(News::Cancel { why: "no".to_owned() }), ["end Cancelled 130 no"]);
+    assert_eq!(run.tell(WorkflowNews::Cancel { why: "no".to_owned() }), ["end Cancelled 130 no"]);
     assert_eq!(run.answers(1, Answer::Approve, "", "t"), [""; 0]);
 }
 
@@ -411,7 +420,7 @@ fn after_rework_the_checks_of_an_agent_and_of_a_loop_run_again_too() {
         run.answers(1, Answer::Reject, "x", "t1");
         assert_eq!(run.done("ask", ""), [expected], "{step}");
         if expected == "check a#2" {
-            assert_eq!(run.tell(News::TakenUp), [expected], "{step}: the same loop after a crash");
+            assert_eq!(run.tell(WorkflowNews::TakenUp), [expected], "{step}: the same loop after a crash");
             assert_eq!(run.loop_ends("a", Reason::Done, "", false), ["look ask"], "{step}");
             assert_eq!(run.machine.state().step(&id("a")).unwrap().output, "said");
         }
@@ -468,12 +477,12 @@ fn decisions_are_chosen_by_their_id_and_nothing_else() {
 fn a_blocked_agent_goes_on_in_its_own_loop_when_the_user_says_so() {
     let mut run = Run::of("steps:\n- {id: a, prompt: p}\n- {id: b, bash: b}\n");
     assert_eq!(run.loop_ends("a", Reason::Blocked, "", false), ["end Blocked 4 step `a`: because blocked"]);
-    assert_eq!(run.tell(News::Resumed { raise: Raise::default() }), ["loop a#1"], "the same loop");
+    assert_eq!(run.tell(WorkflowNews::Resumed { raise: Raise::default() }), ["loop a#1"], "the same loop");
     assert_eq!(run.done("a", ""), ["bash b#1"], "what was skipped for it is not skipped now");
     // One with a worktree of its own begins anew.
     let mut run = Run::of("steps:\n- {id: a, prompt: p, worktree: true}\n");
     run.loop_ends("a", Reason::Blocked, "", false);
-    assert_eq!(run.tell(News::Resumed { raise: Raise::default() }), ["loop a#2"]);
+    assert_eq!(run.tell(WorkflowNews::Resumed { raise: Raise::default() }), ["loop a#2"]);
 }
 
 #[test]
@@ -490,7 +499,7 @@ fn a_loop_that_is_out_of_iterations_says_what_refused_its_last_claim() {
             session: None,
             refused: refused.map(str::to_owned),
         };
-        run.tell(News::LoopEnded { step, attempt: 1, end: Box::new(end) })
+        run.tell(WorkflowNews::LoopEnded { step, attempt: 1, end: Box::new(end) })
     };
     assert_eq!(ends(None), ["end Failed 3 Max iterations (2) reached without completion signal \"X\""]);
     assert_eq!(
@@ -547,42 +556,42 @@ fn waits_hold_nothing_and_are_over_when_they_are_due() {
     let mut run = Run::new();
     let nodes = "nodes:\n- {id: a, wait: {for: 10s}}\n- {id: b, wait: {until: '1970-01-01T00:00:05Z'}}\n- {id: c, wait: {file: out}}\n- {id: past, wait: {until: '1960-01-01T00:00:00Z'}}\n";
     assert_eq!(
-        run.tell(News::Begin(Box::new(started(nodes)))),
+        run.tell(WorkflowNews::Begin(Box::new(started(nodes)))),
         ["wait a until 1970-01-01T00:00:10Z", "wait b until 1970-01-01T00:00:05Z", "wait c"]
     );
-    let at = |secs| Standing::Waiting(Some(Timestamp::from_second(secs).unwrap()));
+    let at = |secs| WorkflowStanding::Waiting(Some(Timestamp::from_second(secs).unwrap()));
     assert_eq!(run.machine.state().standing(), at(5));
-    run.later(5).tell(News::Due);
+    run.later(5).tell(WorkflowNews::Due);
     assert_eq!(run.machine.state().standing(), at(10));
     // A reboot later, another process is told what is waited for.
-    assert_eq!(run.tell(News::TakenUp), ["wait a until 1970-01-01T00:00:10Z", "wait c"]);
-    assert_eq!(run.tell(News::FileSeen { step: id("c") }), [""; 0]);
-    assert_eq!(run.later(5).tell(News::Due), ["end Completed 0 "]);
+    assert_eq!(run.tell(WorkflowNews::TakenUp), ["wait a until 1970-01-01T00:00:10Z", "wait c"]);
+    assert_eq!(run.tell(WorkflowNews::FileSeen { step: id("c") }), [""; 0]);
+    assert_eq!(run.later(5).tell(WorkflowNews::Due), ["end Completed 0 "]);
 }
 
 #[test]
 fn a_pause_begins_nothing_and_money_that_is_spent_stays_spent() {
     let mut run = Run::of("steps:\n- {id: a, bash: a}\n- {id: b, bash: b}\n");
-    assert_eq!(run.tell(News::Pause { now: false }), ["hold"]);
+    assert_eq!(run.tell(WorkflowNews::Pause { now: false }), ["hold"]);
     assert_eq!(run.exits("a", 0, ""), [""; 0]);
-    assert_eq!(run.machine.state().standing(), Standing::Paused);
-    assert_eq!(run.tell(News::Unpause), ["release", "bash b#1"]);
+    assert_eq!(run.machine.state().standing(), WorkflowStanding::Paused);
+    assert_eq!(run.tell(WorkflowNews::Unpause), ["release", "bash b#1"]);
 
     let yaml = |mode: &str| {
         format!(
             "budget: {{max_cost: 2, mode: {mode}}}\nsteps:\n- {{id: a, prompt: p}}\n- {{id: b, prompt: p}}\n"
         )
     };
-    let spent = |cost_usd| News::Spent { cost_usd, tokens: 1, time_ms: 1 };
+    let spent = |cost_usd| WorkflowNews::Spent { cost_usd, tokens: 1, time_ms: 1 };
     let mut run = Run::of(&yaml("enforce"));
     assert_eq!(run.tell(spent(1.99)), [""; 0]);
     assert_eq!(run.tell(spent(2.5)), ["warn $2.50 of $2.00 are spent"]);
     assert_eq!(run.tell(spent(2.6)), [""; 0], "said once");
     assert_eq!(run.done("a", ""), [""; 0], "nothing more begins");
     let detail = "$2.50 of $2.00 are spent".to_owned();
-    assert_eq!(run.machine.state().standing(), Standing::Held { reason: Reason::Budget, detail });
+    assert_eq!(run.machine.state().standing(), WorkflowStanding::Held { reason: Reason::Budget, detail });
     let raise = Raise { max_cost: Some(5.0), ..Raise::default() };
-    assert_eq!(run.tell(News::Resumed { raise }), ["loop b#1"]);
+    assert_eq!(run.tell(WorkflowNews::Resumed { raise }), ["loop b#1"]);
     assert_eq!(run.machine.state().budget().unwrap().max_cost, Some(5.0));
     // `audit` only says so.
     let mut run = Run::of(&yaml("audit"));
@@ -607,7 +616,7 @@ fn a_run_that_failed_goes_on_where_it_failed() {
     run.exits("a", 0, "");
     run.exits("b", 1, "");
     assert_eq!(run.skipped(), ["c: `b` failed"]);
-    assert_eq!(run.tell(News::Resumed { raise: Raise::default() }), ["bash b#2"]);
+    assert_eq!(run.tell(WorkflowNews::Resumed { raise: Raise::default() }), ["bash b#2"]);
     assert_eq!(run.exits("b", 0, ""), ["bash c#1"], "not `a` again");
     assert_eq!(run.exits("c", 0, ""), ["end Completed 0 "]);
 }
@@ -618,18 +627,18 @@ fn a_new_performer_is_told_what_is_under_way() {
         "nodes:\n- {id: a, bash: a}\n- {id: w, prompt: p, worktree: true}\n- {id: ask, approval: ok?}\n",
     );
     // The script has no answer, so it runs again; the loop is the same one.
-    assert_eq!(run.tell(News::TakenUp), ["bash a#2", "loop w#1"]);
+    assert_eq!(run.tell(WorkflowNews::TakenUp), ["bash a#2", "loop w#1"]);
     let late = ScriptResult { end: ScriptEnd::Exited(0), output: String::new(), is_changed: false };
-    let late = News::ScriptEnded { step: id("a"), attempt: 1, end: late };
+    let late = WorkflowNews::ScriptEnded { step: id("a"), attempt: 1, end: late };
     assert_eq!(run.tell(late), [""; 0], "news of an attempt that does not count");
     assert_eq!(run.exits("a", 0, ""), ["look ask"]);
-    assert_eq!(run.tell(News::TakenUp), ["loop w#1", "look ask"]);
+    assert_eq!(run.tell(WorkflowNews::TakenUp), ["loop w#1", "look ask"]);
     run.sees("ask", "t");
-    assert_eq!(run.tell(News::TakenUp), ["loop w#1"], "no question is asked twice");
+    assert_eq!(run.tell(WorkflowNews::TakenUp), ["loop w#1"], "no question is asked twice");
     // A run that is to end tells to stop what was cut short.
     let mut run = Run::of("nodes:\n- {id: a, bash: a}\n- {id: w, prompt: p, worktree: true}\n");
-    run.tell(News::Cancel { why: "no".to_owned() });
-    assert_eq!(run.tell(News::TakenUp), ["stop w"]);
+    run.tell(WorkflowNews::Cancel { why: "no".to_owned() });
+    assert_eq!(run.tell(WorkflowNews::TakenUp), ["stop w"]);
     assert_eq!(run.loop_ends("w", Reason::Cancelled, "", false), ["end Cancelled 130 no"]);
 }
 

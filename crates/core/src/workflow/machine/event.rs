@@ -80,7 +80,7 @@ pub struct WorkflowEnvelope {
 /// What runs for a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Work {
+pub enum StepWorkKind {
     /// What the step is there for.
     Main,
     /// Changes that a person wants before an approval.
@@ -94,7 +94,7 @@ pub enum Work {
     Check,
 }
 
-impl Work {
+impl StepWorkKind {
     /// Whether it is done in the workspace, also if the step has a worktree of its own.
     pub fn is_in_workspace(self) -> bool {
         matches!(self, Self::Rework | Self::Merge | Self::Check)
@@ -124,7 +124,7 @@ pub enum WorkflowEvent {
     StepStart {
         step: StepId,
         attempt: u32,
-        work: Work,
+        work: StepWorkKind,
     },
     /// A performer goes on with an attempt that was held up.
     StepContinued {

@@ -41,14 +41,14 @@ use serde::{Deserialize, Serialize};
 
 pub use decide::{accepts, decision, is_held};
 pub use event::{
-    AfterAnswer, EndReason, Work, WorkflowEnd, WorkflowEnvelope, WorkflowEvent, WorkflowSettings,
+    AfterAnswer, EndReason, StepWorkKind, WorkflowEnd, WorkflowEnvelope, WorkflowEvent, WorkflowSettings,
     WorkflowStarted,
 };
 pub use order::{StepLoop, StepScript};
 pub use policy::LoopSetup;
 #[cfg(test)]
 pub(crate) use policy::tests::setup as setup_of_first_loop;
-pub use state::{Standing, StepPhase, StepProgress, WorkflowProgress};
+pub use state::{StepPhase, StepProgress, WorkflowProgress, WorkflowStanding};
 
 use super::{StepId, WaitFor};
 use crate::{
@@ -78,12 +78,12 @@ impl Machine for WorkflowMachine {
 #[derive(Clone, Debug, PartialEq)]
 pub struct WorkflowInput {
     pub now: Timestamp,
-    pub news: News,
+    pub news: WorkflowNews,
 }
 
 /// What can happen to a run.
 #[derive(Clone, Debug, PartialEq)]
-pub enum News {
+pub enum WorkflowNews {
     /// The run is to begin. Only the first one counts.
     Begin(Box<WorkflowStarted>),
     /// A performer takes the run up that another one has left, however that came: it is told everything again that is under
@@ -235,7 +235,7 @@ pub enum WorkflowEffect {
         what: WaitFor,
         due: Option<Timestamp>,
     },
-    /// Say that [`News::Due`] is due then.
+    /// Say that [`WorkflowNews::Due`] is due then.
     WakeAt(Timestamp),
     /// End the loop or script of a step; it answers as always. A loop that was cut short and that nothing runs any more answers
     /// that it was cancelled.

@@ -1,11 +1,11 @@
 //! What a performer is told to run for a step, complete in itself.
 
-use super::{StepId, Work};
+use super::{StepId, StepWorkKind};
 use crate::{
     duration::Millis,
     workflow::{
         LoopStep, Prompt, Step, StepGate, StepKind, Workflow, WorkflowBudget,
-        shell::{self, Script},
+        shell::{self, ShellScript},
         template::Variables,
     },
 };
@@ -14,7 +14,7 @@ use crate::{
 pub struct StepLoop {
     pub step: StepId,
     pub attempt: u32,
-    pub work: Work,
+    pub work: StepWorkKind,
     /// With its variables; see [`prompt`](Self::prompt).
     pub template: String,
     pub variables: Variables,
@@ -45,7 +45,7 @@ pub struct StepScript {
     pub step: StepId,
     pub attempt: u32,
     /// For `sh -c`, with the variables that it reads from its environment.
-    pub script: Script,
+    pub script: ShellScript,
     pub variables: Variables,
     pub timeout: Millis,
     pub worktree: bool,
@@ -56,7 +56,7 @@ impl StepLoop {
         workflow: &Workflow,
         step: &Step,
         attempt: u32,
-        work: Work,
+        work: StepWorkKind,
         variables: Variables,
     ) -> Self {
         let (prompt, looped, gates) = match (&step.kind, work) {
@@ -79,7 +79,7 @@ impl StepLoop {
         let max_iterations = match &looped {
             Some(looped) if !is_interactive => looped.max_iterations,
             // The checks alone: the agent of a step is done, and a person is asked before a loop that asks goes on.
-            _ if work == Work::Check => 0,
+            _ if work == StepWorkKind::Check => 0,
             // A person is asked after each one.
             _ => 1,
         };
@@ -124,7 +124,7 @@ impl StepLoop {
     }
 
     /// A script of the loop (`until_bash` or a gate), for `sh -c`.
-    pub fn script(&self, script: &str) -> Script {
+    pub fn script(&self, script: &str) -> ShellScript {
         shell::translate(script, |id| self.steps.contains(id))
     }
 }

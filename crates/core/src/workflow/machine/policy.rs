@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{StepLoop, Work};
+use super::{StepLoop, StepWorkKind};
 use crate::{
     judge::promise::{Placement, PlainWord, PromiseRule},
     limits,
@@ -65,7 +65,7 @@ impl StepLoop {
                 until.push(as_gate(script)?.run);
             }
         }
-        if self.work == Work::Check {
+        if self.work == StepWorkKind::Check {
             // What is there is looked at before an agent works on it.
             own_claim = match own_claim {
                 OwnClaim::Never if self.max_iterations > 0 => OwnClaim::AtFirst,
@@ -96,7 +96,7 @@ impl StepLoop {
             p.claims.until = until;
             p.claims.own_claim = own_claim;
             p.claims.allow_empty = true;
-            if self.work == Work::Check {
+            if self.work == StepWorkKind::Check {
                 (p.gates.baseline, p.gates.red_first, p.gates.tolerate_baseline) = (false, false, false);
             }
             if let Some(Ok(rule)) = words.map(PromiseRule::new) {
@@ -130,13 +130,15 @@ pub(crate) mod tests {
         agent::AgentCommand,
         judge::promise::PromiseDetector,
         machine::InMemory,
-        workflow::machine::{News, WorkflowEffect, WorkflowInput, WorkflowMachine, decide_tests::started},
+        workflow::machine::{
+            WorkflowEffect, WorkflowInput, WorkflowMachine, WorkflowNews, decide_tests::started,
+        },
     };
 
     /// The setup of the first loop of a workflow.
     pub(crate) fn setup(yaml: &str) -> LoopSetup {
         let mut machine: InMemory<WorkflowMachine> = InMemory::default();
-        let news = News::Begin(Box::new(started(yaml)));
+        let news = WorkflowNews::Begin(Box::new(started(yaml)));
         let step = machine.step(WorkflowInput { now: jiff::Timestamp::UNIX_EPOCH, news });
         let order = step.effects.iter().find_map(|effect| match effect {
             WorkflowEffect::RunLoop(order) => Some(order),
@@ -238,12 +240,12 @@ pub(crate) mod tests {
         let of = |step: &str| {
             let mut machine: InMemory<WorkflowMachine> = InMemory::default();
             let asks = "- {id: ask, approval: {message: m, on_reject: {prompt: p}}}\n";
-            let news = News::Begin(Box::new(started(&format!("steps:\n- id: a\n  {step}\n{asks}"))));
+            let news = WorkflowNews::Begin(Box::new(started(&format!("steps:\n- id: a\n  {step}\n{asks}"))));
             let step = machine.step(WorkflowInput { now: jiff::Timestamp::UNIX_EPOCH, news });
             let [WorkflowEffect::RunLoop(order)] = step.effects.as_slice() else { panic!("no loop") };
             let workflow = machine.state().workflow().unwrap().clone();
             let variables = order.variables.clone();
-            let order = StepLoop::new(&workflow, &workflow.steps[0], 2, Work::Check, variables);
+            let order = StepLoop::new(&workflow, &workflow.steps[0], 2, StepWorkKind::Check, variables);
             let agent = AgentCommand::parse("agent", &[]).unwrap();
             let base = Policy::restart(agent, PromiseRule::new("DONE").unwrap());
             let policy = order.setup(base, Origin::Repository, None).unwrap().policy;

@@ -89,7 +89,7 @@ impl World {
         }
     }
 
-    fn tell(&mut self, news: News) {
+    fn tell(&mut self, news: WorkflowNews) {
         let step = WorkflowMachine::decide(&self.state, WorkflowInput { now: self.now, news });
         for event in &step.events {
             WorkflowMachine::apply(&mut self.state, event);
@@ -133,7 +133,7 @@ impl World {
         self.merges.clear();
         let folded = WorkflowMachine::fold(&self.events);
         assert_eq!(folded, self.state, "the state is a fold of the events");
-        self.tell(News::TakenUp);
+        self.tell(WorkflowNews::TakenUp);
     }
 
     fn end_loop(&mut self, key: (StepId, u32), reason: Reason, is_changed: bool) {
@@ -153,23 +153,23 @@ impl World {
         if is_script {
             self.scripts.remove(&(step.clone(), attempt));
             let end = ScriptResult { end: ScriptEnd::Interrupted(reason), output: String::new(), is_changed };
-            self.tell(News::ScriptEnded { step, attempt, end });
+            self.tell(WorkflowNews::ScriptEnded { step, attempt, end });
         } else {
-            self.tell(News::LoopEnded { step, attempt, end: Box::new(end) });
+            self.tell(WorkflowNews::LoopEnded { step, attempt, end: Box::new(end) });
         }
     }
 
     fn end_script(&mut self, key: (StepId, u32), code: i32) {
         self.scripts.remove(&key);
         let end = ScriptResult { end: ScriptEnd::Exited(code), output: "x\n".to_owned(), is_changed: false };
-        self.tell(News::ScriptEnded { step: key.0, attempt: key.1, end });
+        self.tell(WorkflowNews::ScriptEnded { step: key.0, attempt: key.1, end });
     }
 
     fn end_merge(&mut self, key: (StepId, u32), is_clean: bool) {
         self.merges.remove(&key);
         self.tree += u32::from(is_clean);
         let end = if is_clean { Ok(()) } else { Err("both changed a file".to_owned()) };
-        self.tell(News::Merged { step: key.0, attempt: key.1, end });
+        self.tell(WorkflowNews::Merged { step: key.0, attempt: key.1, end });
     }
 
     fn open_questions(&self) -> Vec<u32> {
@@ -206,7 +206,7 @@ impl World {
                 if let Some(key) = pick(dice, &self.looks) {
                     self.looks.remove(&key);
                     let tree = self.tree();
-                    self.tell(News::TreeSeen { step: key.0, attempt: key.1, tree });
+                    self.tell(WorkflowNews::TreeSeen { step: key.0, attempt: key.1, tree });
                 }
                 if let Some(key) = pick(dice, &self.merges) {
                     let is_clean = !dice.is_one_in(5);
@@ -223,29 +223,33 @@ impl World {
                 let answer = if dice.is_one_in(3) { Answer::Reject } else { Answer::Approve };
                 let text = if dice.is_one_in(2) { "more".to_owned() } else { String::new() };
                 let tree = self.tree();
-                self.tell(News::Answered { question, answer, text, tree });
+                self.tell(WorkflowNews::Answered { question, answer, text, tree });
             }
             // The user edits a file by hand.
             11 => self.tree += 1,
             12 => {
                 self.now = self.now.checked_add(SignedDuration::from_secs(4)).unwrap();
-                self.tell(News::Due);
+                self.tell(WorkflowNews::Due);
             }
             13 => match dice.number_below(6) {
-                0 => self.tell(News::Signalled { name: "go".to_owned() }),
+                0 => self.tell(WorkflowNews::Signalled { name: "go".to_owned() }),
                 1 => {
                     let step = id(&format!("s{}", dice.number_below(8)));
-                    self.tell(News::FileSeen { step });
+                    self.tell(WorkflowNews::FileSeen { step });
                 }
-                2 => self.tell(News::Pause { now: dice.is_one_in(2) }),
-                3 => self.tell(News::Unpause),
-                4 => self.tell(News::Spent { cost_usd: dice.number_below(8) as f64, tokens: 1, time_ms: 1 }),
-                _ if dice.is_one_in(4) => self.tell(News::Cancel { why: "no".to_owned() }),
+                2 => self.tell(WorkflowNews::Pause { now: dice.is_one_in(2) }),
+                3 => self.tell(WorkflowNews::Unpause),
+                4 => self.tell(WorkflowNews::Spent {
+                    cost_usd: dice.number_below(8) as f64,
+                    tokens: 1,
+                    time_ms: 1,
+                }),
+                _ if dice.is_one_in(4) => self.tell(WorkflowNews::Cancel { why: "no".to_owned() }),
                 _ => {}
             },
             14 => self.crash(),
             _ => {
-                if matches!(self.state.standing(), Standing::Held { .. }) || self.is_resumable() {
+                if matches!(self.state.standing(), WorkflowStanding::Held { .. }) || self.is_resumable() {
                     self.resume();
                 }
             }
@@ -258,7 +262,7 @@ impl World {
 
     fn resume(&mut self) {
         let before = self.events.len();
-        self.tell(News::Resumed { raise: Raise { max_cost: Some(1000.0), ..Raise::default() } });
+        self.tell(WorkflowNews::Resumed { raise: Raise { max_cost: Some(1000.0), ..Raise::default() } });
         self.resumes += u32::from(self.events.len() > before);
     }
 
@@ -277,24 +281,24 @@ impl World {
                 self.end_merge(key, true);
             } else if let Some(key) = self.looks.pop_first() {
                 let tree = self.tree();
-                self.tell(News::TreeSeen { step: key.0, attempt: key.1, tree });
+                self.tell(WorkflowNews::TreeSeen { step: key.0, attempt: key.1, tree });
             } else {
                 match self.state.standing() {
-                    Standing::Paused => self.tell(News::Unpause),
-                    Standing::Held { .. } => self.resume(),
-                    Standing::Question(question) => {
+                    WorkflowStanding::Paused => self.tell(WorkflowNews::Unpause),
+                    WorkflowStanding::Held { .. } => self.resume(),
+                    WorkflowStanding::Question(question) => {
                         let (answer, text, tree) = (Answer::Approve, String::new(), self.tree());
-                        self.tell(News::Answered { question, answer, text, tree });
+                        self.tell(WorkflowNews::Answered { question, answer, text, tree });
                     }
-                    Standing::Waiting(_) => {
+                    WorkflowStanding::Waiting(_) => {
                         self.now = self.now.checked_add(SignedDuration::from_secs(60)).unwrap();
-                        self.tell(News::Due);
-                        self.tell(News::Signalled { name: "go".to_owned() });
+                        self.tell(WorkflowNews::Due);
+                        self.tell(WorkflowNews::Signalled { name: "go".to_owned() });
                         for at in 0..8 {
-                            self.tell(News::FileSeen { step: id(&format!("s{at}")) });
+                            self.tell(WorkflowNews::FileSeen { step: id(&format!("s{at}")) });
                         }
                     }
-                    Standing::Running | Standing::Over(_) => self.crash(),
+                    WorkflowStanding::Running | WorkflowStanding::Over(_) => self.crash(),
                 }
             }
         }
@@ -375,7 +379,7 @@ fn check(workflow: &Workflow, events: &[WorkflowEvent], resumes: u32) {
                 assert!(attempts.insert((step.clone(), *attempt)), "attempt {attempt} of {step} began twice");
                 assert!(!completed.contains(step), "{step} runs again though it is recorded as completed");
                 let of = workflow.step(step).unwrap();
-                let works = of.kind.uses_workspace() || *work == Work::Rework;
+                let works = of.kind.uses_workspace() || *work == StepWorkKind::Rework;
                 if works && (!of.worktree || work.is_in_workspace()) {
                     assert!(shared.is_empty() || shared.contains(step), "{step} works beside {shared:?}");
                     shared.insert(step.clone());
@@ -471,7 +475,7 @@ fn whatever_happens_no_step_runs_twice_and_no_approval_is_used_for_another_tree(
         let began = any_workflow(&mut dice);
         let workflow = began.workflow.clone();
         let mut world = World::of(WorkflowProgress::default(), Vec::new());
-        world.tell(News::Begin(Box::new(began)));
+        world.tell(WorkflowNews::Begin(Box::new(began)));
         for _ in 0..60 {
             world.happen(&mut dice);
         }

@@ -9,7 +9,8 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    AfterAnswer, EndReason, Raise, Work, WorkflowEnd, WorkflowEvent, WorkflowSettings, WorkflowStarted,
+    AfterAnswer, EndReason, Raise, StepWorkKind, WorkflowEnd, WorkflowEvent, WorkflowSettings,
+    WorkflowStarted,
 };
 use crate::{
     event::Reason,
@@ -66,8 +67,8 @@ pub enum StepPhase {
     #[default]
     Pending,
     /// It may begin again as soon as the workspace is free.
-    Ready(Work),
-    Running(Work),
+    Ready(StepWorkKind),
+    Running(StepWorkKind),
     Retrying {
         at: Timestamp,
     },
@@ -83,7 +84,7 @@ pub enum StepPhase {
     },
     /// It can go on when the user says so.
     Held {
-        work: Work,
+        work: StepWorkKind,
         reason: Reason,
         detail: String,
     },
@@ -106,7 +107,7 @@ impl StepPhase {
 
 /// What a run does, for people and for its performer.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Standing {
+pub enum WorkflowStanding {
     /// Something of it runs, or could.
     Running,
     Paused,
@@ -154,36 +155,36 @@ impl WorkflowProgress {
     }
 
     /// What the run does now.
-    pub fn standing(&self) -> Standing {
+    pub fn standing(&self) -> WorkflowStanding {
         if let Some(end) = &self.end {
-            return Standing::Over(end.clone());
+            return WorkflowStanding::Over(end.clone());
         }
         let phases = || self.steps.values().map(|step| &step.phase);
         let runs = |phase: &StepPhase| matches!(phase, StepPhase::Running(_) | StepPhase::Looking);
         if phases().any(runs) {
-            return Standing::Running;
+            return WorkflowStanding::Running;
         }
         if self.is_paused {
-            return Standing::Paused;
+            return WorkflowStanding::Paused;
         }
         if let Some(what) = &self.exceeded
             && self.enforces_budget()
         {
-            return Standing::Held { reason: Reason::Budget, detail: what.clone() };
+            return WorkflowStanding::Held { reason: Reason::Budget, detail: what.clone() };
         }
         let held = phases().find_map(|phase| match phase {
             StepPhase::Held { reason, detail, .. } => Some((*reason, detail.clone())),
             _ => None,
         });
         if let Some((reason, detail)) = held {
-            return Standing::Held { reason, detail };
+            return WorkflowStanding::Held { reason, detail };
         }
         let question = phases().find_map(|phase| match phase {
             StepPhase::Asking { question, .. } => Some(*question),
             _ => None,
         });
         if let Some(question) = question {
-            return Standing::Question(question);
+            return WorkflowStanding::Question(question);
         }
         let waits: Vec<Option<Timestamp>> = phases()
             .filter_map(|phase| match phase {
@@ -193,9 +194,9 @@ impl WorkflowProgress {
             })
             .collect();
         if waits.is_empty() {
-            Standing::Running
+            WorkflowStanding::Running
         } else {
-            Standing::Waiting(waits.into_iter().flatten().min())
+            WorkflowStanding::Waiting(waits.into_iter().flatten().min())
         }
     }
 
@@ -393,7 +394,7 @@ impl WorkflowProgress {
                     own.only_checks = false;
                 }
                 let phase = match work {
-                    Work::Question => StepPhase::Looking,
+                    StepWorkKind::Question => StepPhase::Looking,
                     work => StepPhase::Running(*work),
                 };
                 self.enter(step, phase);
@@ -401,7 +402,7 @@ impl WorkflowProgress {
             WorkflowEvent::StepContinued { step, .. } => {
                 let work = match self.phase(step) {
                     StepPhase::Held { work, .. } => *work,
-                    _ => Work::Main,
+                    _ => StepWorkKind::Main,
                 };
                 if let Some(own) = self.steps.get_mut(step) {
                     own.is_continued = false;
@@ -423,7 +424,7 @@ impl WorkflowProgress {
                     own.is_changed |= *is_changed;
                     own.session.clone_from(session);
                 }
-                self.enter(step, StepPhase::Ready(Work::Merge));
+                self.enter(step, StepPhase::Ready(StepWorkKind::Merge));
             }
             WorkflowEvent::StepError { step, error, reason, retry_at, .. } => {
                 let phase = match retry_at {
@@ -441,7 +442,7 @@ impl WorkflowProgress {
             WorkflowEvent::StepHeld { step, reason, detail, .. } => {
                 let work = match self.phase(step) {
                     StepPhase::Running(work) => *work,
-                    _ => Work::Main,
+                    _ => StepWorkKind::Main,
                 };
                 self.enter(step, StepPhase::Held { work, reason: *reason, detail: detail.clone() });
             }
@@ -459,8 +460,8 @@ impl WorkflowProgress {
                     own.reworks += u32::from(*follows == AfterAnswer::Rework);
                 }
                 match follows {
-                    AfterAnswer::Rework => self.enter(step, StepPhase::Ready(Work::Rework)),
-                    AfterAnswer::Iterate => self.enter(step, StepPhase::Ready(Work::Main)),
+                    AfterAnswer::Rework => self.enter(step, StepPhase::Ready(StepWorkKind::Rework)),
+                    AfterAnswer::Iterate => self.enter(step, StepPhase::Ready(StepWorkKind::Main)),
                     AfterAnswer::Complete | AfterAnswer::End => {}
                 }
             }
