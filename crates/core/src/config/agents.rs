@@ -163,7 +163,7 @@ fn check_delivery(entry: &mut Section<'_>, place: Place, settings: &AgentSection
 fn arguments(entry: &mut Section<'_>, key: &str) -> Option<Vec<String>> {
     let node = entry.take(key)?;
     let (place, Value::List(nodes)) = (node.place, node.value) else {
-        entry.wrong(node.place, format!("`{}` must be a list", entry.path(key)));
+        entry.wrong(node.place, format!("`{}` must be a list, like `[my-agent, --yolo]`", entry.path(key)));
         return None;
     };
     if nodes.is_empty() {
