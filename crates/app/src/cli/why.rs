@@ -3,8 +3,8 @@
 use clap::Args;
 use dacapo_core::{
     event::{GateRole, LoopEvent},
-    ids::LoopId,
-    view::{Told, UnitStatus, Why, why_run, why_task, why_unit, why_workflow},
+    ids::{LoopId, RunId},
+    view::{LoopView, Told, UnitStatus, UnitView, Why, why_run, why_task, why_unit, why_workflow},
 };
 use dacapo_engine::client::Client;
 
@@ -36,30 +36,63 @@ pub(super) fn why(cx: &Context, args: &WhyArgs) -> Result<u8, UserError> {
     let task = if unit.is_none() && run.is_none() { cx.find_task(&client, &name)? } else { None };
     if let Some(seen) = task {
         Context::remember_look(&mut client, seen.view.id.as_str(), told);
-        return shown(args, why_task(&seen.view));
+        shown(args, why_task(&seen.view))?;
+        return quote_gate_of_run(args, &client, &seen.view.id, &seen.view.state);
     }
     let workflow = if unit.is_none() && run.is_none() { cx.find_workflow(&client, &name)? } else { None };
-    let why = match (unit, run, workflow) {
-        (Some(view), ..) => why_unit(&view),
+    match (unit, run, workflow) {
+        (Some(view), ..) => {
+            shown(args, why_unit(&view))?;
+            quote_gate_of_unit(args, &client, &view)
+        }
         (None, Some(run), _) => {
             Context::remember_look(&mut client, run.view.id.as_str(), told);
-            why_run(&run.view, &client.units_of_run(&run.view.id)?)
+            let units = client.units_of_run(&run.view.id)?;
+            shown(args, why_run(&run.view, &units))?;
+            let given_up = units.iter().find(|unit| unit.has_given_up_a_task());
+            given_up.map_or(Ok(0), |unit| quote_gate_of_unit(args, &client, unit))
         }
         (None, None, Some(seen)) => {
             Context::remember_look(&mut client, seen.view.id.as_str(), told);
-            why_workflow(&seen.view)
+            shown(args, why_workflow(&seen.view))?;
+            quote_gate_of_run(args, &client, &seen.view.id, &seen.view.state)
         }
         (None, None, None) => {
             let view = cx.find(&client, &name)?.view;
             Context::remember_look(&mut client, view.id.as_str(), told);
             shown(args, dacapo_core::view::why(&view))?;
-            if !args.json && view.refused.is_some() && view.verified.is_none() {
-                quote_gate(&client, &view.id)?;
+            if !args.json {
+                quote_refusal(&client, &view)?;
             }
-            return Ok(0);
+            Ok(0)
         }
-    };
-    shown(args, why)
+    }
+}
+
+/// Shows what the gate printed for which the newest loop of a run was refused, if the run has failed.
+fn quote_gate_of_run(args: &WhyArgs, client: &Client, run: &RunId, state: &str) -> Result<u8, UserError> {
+    if !args.json && state == "failed" {
+        let newest = client.loops_of_run(run)?.into_iter().max_by_key(|seen| seen.view.started_at);
+        newest.map_or(Ok(()), |seen| quote_refusal(client, &seen.view))?;
+    }
+    Ok(0)
+}
+
+/// Shows what the gate printed for which a loop was refused, if its newest claim was.
+fn quote_refusal(client: &Client, view: &LoopView) -> Result<(), UserError> {
+    if view.refused.is_some() && view.verified.is_none() {
+        quote_gate(client, &view.id)?;
+    }
+    Ok(())
+}
+
+/// Shows what the gate printed for which a task of a unit was given up.
+fn quote_gate_of_unit(args: &WhyArgs, client: &Client, unit: &UnitView) -> Result<u8, UserError> {
+    match &unit.loop_id {
+        Some(id) if !args.json && unit.has_given_up_a_task() => quote_gate(client, id)?,
+        _ => {}
+    }
+    Ok(0)
 }
 
 /// Shows the end of what the newest gate printed, if it was red.

@@ -58,7 +58,7 @@ pub(super) struct Human {
 }
 
 /// How many lines of a red gate, or of what a failed agent printed on stderr, are shown.
-const LINES_SHOWN: usize = 5;
+pub(super) const LINES_SHOWN: usize = 5;
 
 impl Human {
     pub(super) fn new(is_live: bool, is_verbose: bool) -> Self {

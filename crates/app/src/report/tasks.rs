@@ -17,7 +17,7 @@ use super::{
     LiveView, Style,
     at_work::AtWork,
     event_lines,
-    human::since,
+    human::{LINES_SHOWN, since},
     jsonl::FirstWord,
     out::Out,
     screen::{Coloured, SPINNER, Screen},
@@ -93,6 +93,11 @@ impl Observer<TaskMachine> for HumanTasks {
                 if !result.passed || !look.is_repeated() =>
             {
                 self.line(&source.task, &format!("check {}", event_lines::gate(name, result)));
+                if !result.passed && !self.is_verbose {
+                    for line in event_lines::last_lines(&result.output_tail, LINES_SHOWN) {
+                        self.line(&source.task, &format!("│ {line}"));
+                    }
+                }
             }
             LoopEvent::Parked { until, why } => {
                 let at = event_lines::clock(*until);

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use dacapo_core::{
     duration::Millis,
-    event::{Envelope, LoopEvent, MergeMode, RunEnvelope, RunEvent},
+    event::{Envelope, GateRole, LoopEvent, MergeMode, RunEnvelope, RunEvent},
     ids::UnitId,
     judge::claim::RefusalReason,
     text::count,
@@ -19,7 +19,7 @@ use super::{
     LiveView,
     at_work::AtWork,
     event_lines,
-    human::since,
+    human::{LINES_SHOWN, since},
     screen::{Coloured, SPINNER, Screen},
 };
 
@@ -73,6 +73,16 @@ impl HumanRun {
     fn about(&mut self, unit: &UnitId, colour: &'static str, text: &str) {
         let line = format!("  {:<width$}  {text}", unit.as_str(), width = self.widest);
         self.line(colour, &line);
+    }
+
+    /// The end of what a red check printed.
+    fn quote(&mut self, unit: &UnitId, printed: &str) {
+        // With `-v` all of it was shown.
+        if !self.is_verbose {
+            for line in event_lines::last_lines(printed, LINES_SHOWN) {
+                self.about(unit, "2", &format!("│ {line}"));
+            }
+        }
     }
 
     /// The lines that live: one for each unit that has a job.
@@ -183,9 +193,10 @@ impl HumanRun {
                 let title = self.title(unit, *task);
                 self.doing(unit, format!("checking {title}"));
             }
-            RunEvent::TaskValidationFail { task, exit_code, .. } => {
+            RunEvent::TaskValidationFail { task, exit_code, output, .. } => {
                 let title = self.title(unit, *task);
                 self.about(unit, "31", &format!("{title}: refused, its backpressure exited {exit_code}"));
+                self.quote(unit, output);
             }
             RunEvent::TaskCommitted { task, commit, .. } => {
                 let title = self.title(unit, *task);
@@ -301,6 +312,14 @@ impl Observer<RunMachine> for HumanRun {
                 }
             }
             LoopEvent::GateStarted { .. } => self.doing(unit, "is checked"),
+            // The check of a task is told as the task's.
+            LoopEvent::GateFinished { name, role: GateRole::Gate, item: None, result, look, .. }
+                if !result.passed =>
+            {
+                let place = event_lines::place(look);
+                self.about(unit, "31", &format!("gate {}{place}", event_lines::gate(name, result)));
+                self.quote(unit, &result.output_tail);
+            }
             LoopEvent::Parked { .. } => self.doing(unit, "waits"),
             LoopEvent::QuestionAsked { text } => {
                 let text = format!("asks: {text}");
