@@ -154,6 +154,7 @@ impl Deciding {
                             attempt,
                             error,
                             reason: None,
+                            repeats: false,
                             retry_at: None,
                         });
                     } else {
@@ -280,6 +281,16 @@ impl Deciding {
                     _ => self.failed(id, attempt, end.detail, Some(end.reason)),
                 }
             }
+            Outcome::Held | Outcome::Failed if end.repeats => {
+                self.record(WorkflowEvent::StepError {
+                    step: id.clone(),
+                    attempt,
+                    error: end.detail,
+                    reason: Some(end.reason),
+                    repeats: true,
+                    retry_at: None,
+                });
+            }
             Outcome::Held | Outcome::Failed => self.failed(id, attempt, end.detail, Some(end.reason)),
             Outcome::Done if work == Work::Rework => {
                 self.record(WorkflowEvent::ReworkComplete { step: id.clone(), attempt });
@@ -363,7 +374,8 @@ impl Deciding {
             is_meant && own.retries < retry.max_attempts && self.state.stopping.is_none()
         });
         let retry_at = retry_at.map(|retry| later(self.now, retry.delay, own.retries));
-        self.record(WorkflowEvent::StepError { step: id.clone(), attempt, error, reason, retry_at });
+        let step = id.clone();
+        self.record(WorkflowEvent::StepError { step, attempt, error, reason, repeats: false, retry_at });
     }
 
     fn script_ended(
