@@ -1,6 +1,9 @@
 //! What every command needs: where state lies, the journal, and which loop an id means.
 
-use std::{io::Write, path::PathBuf};
+use std::{
+    io::Write,
+    path::{Path, PathBuf},
+};
 
 use dacapo_core::{
     ids::{LoopId, ProjectId, RunId, TaskId},
@@ -11,6 +14,7 @@ use dacapo_engine::{
     home::Home,
     inside::{self, Inside, Whereabouts},
     store::Store,
+    units,
 };
 
 use crate::{error::UserError, not_begun::TaskNotBegun};
@@ -79,8 +83,29 @@ impl Context {
         }
     }
 
+    /// Refuses a repository without files, which a folder lies in.
+    pub(crate) fn refuse_bare(folder: &Path) -> Result<(), UserError> {
+        // A worktree may lie in a bare repository.
+        let has_files = |folder: &Path| std::fs::symlink_metadata(folder.join(".git")).is_ok();
+        let nearest = folder.ancestors().find(|folder| has_files(folder) || units::is_bare(folder));
+        let Some(bare) = nearest.filter(|folder| !has_files(folder)) else { return Ok(()) };
+        let what = format!("`{}` is a bare repository: it has no files to work on", bare.display());
+        Err(UserError::usage(what).hint("clone it, or add a worktree (`git worktree add`), and work there"))
+    }
+
+    /// What a folder is that holds more than one project: the user's home, or the top of all folders. A repository is a project.
+    pub(crate) fn more_than_a_project(folder: &Path) -> Option<&'static str> {
+        let home = std::env::home_dir().and_then(|home| home.canonicalize().ok());
+        let what = match folder.parent() {
+            None => "the top of all folders",
+            Some(_) if home.is_some_and(|home| home == folder) => "your home folder",
+            Some(_) => return None,
+        };
+        std::fs::symlink_metadata(folder.join(".git")).is_err().then_some(what)
+    }
+
     /// The default project of a folder.
-    pub(crate) fn project_of(folder: &std::path::Path) -> ProjectId {
+    pub(crate) fn project_of(folder: &Path) -> ProjectId {
         let name = folder.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         ProjectId::of_folder(&name, folder.as_os_str().as_encoded_bytes())
     }
@@ -143,7 +168,11 @@ impl Context {
         let (id, what) = match &meant {
             Some(StreamId::Loop(id)) => (id.to_string(), format!("loop {id}")),
             Some(StreamId::Run(id)) => (id.to_string(), format!("run {id}")),
-            None if typed.is_some() => return Err(UserError::usage("there is no loop yet")),
+            None if typed.is_some() || client.newest_stream()?.is_none() => {
+                return Err(UserError::usage("there is no loop yet").hint(
+                    "`dacapo run \"what to do\"` begins one; `dacapo demo` shows a whole one in seconds",
+                ));
+            }
             None => {
                 return Err(UserError::usage("there is no loop of this folder")
                     .hint("name one; `dacapo status --all` lists them, and `-` is the newest anywhere"));

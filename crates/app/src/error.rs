@@ -3,6 +3,7 @@
 use std::{
     fmt::Display,
     io::{IsTerminal, Write},
+    path::Path,
 };
 
 use dacapo_core::{problem::Problem, text::columns::wrapped};
@@ -198,6 +199,21 @@ impl From<ConfigError> for UserError {
     }
 }
 
+impl From<ProgramError> for UserError {
+    fn from(error: ProgramError) -> Self {
+        let hint = match &error {
+            ProgramError::NotExecutable(_) => "`chmod +x FILE` makes a script of yours executable".to_owned(),
+            ProgramError::NotFound(name) if Path::new(name).is_file() => {
+                format!("`./{name}` is the file of that name in this folder")
+            }
+            ProgramError::NotFound(_) | ProgramError::NoSuchFile(_) => {
+                "`dacapo doctor` lists the agents found; `--agent-cmd CMD` names any program".to_owned()
+            }
+        };
+        Self::environment(error).hint(hint)
+    }
+}
+
 impl From<StartError> for UserError {
     fn from(error: StartError) -> Self {
         match error {
@@ -206,11 +222,7 @@ impl From<StartError> for UserError {
             StartError::Supervise(SuperviseError::Io { .. }) | StartError::Io { .. } => {
                 Self::environment(error)
             }
-            StartError::Program(ProgramError::NotExecutable(_)) => {
-                Self::environment(error).hint("`chmod +x FILE` makes a script of yours executable")
-            }
-            StartError::Program(_) => Self::environment(error)
-                .hint("`dacapo doctor` lists the agents found; `--agent-cmd CMD` names any program"),
+            StartError::Program(error) => error.into(),
             StartError::Workspace(ref why) => {
                 let hint = why.hint();
                 Self { hint, ..Self::environment(error) }

@@ -66,11 +66,7 @@ impl Chosen {
             *program = absolute.to_string_lossy().into_owned();
         }
         let from = SettingSource::Flag("--agent-cmd");
-        let missing = programs.find(program(&command)).err();
-        let obstacle = missing.map(|error| {
-            UserError::environment(&error)
-                .hint("`dacapo doctor` lists the agents found; `--agent-cmd CMD` names any program")
-        });
+        let obstacle = programs.find(program(&command)).err().map(UserError::from);
         Ok(Self { command, from, fallback: Vec::new(), obstacle, warnings: Vec::new() })
     }
 }

@@ -29,11 +29,11 @@ use crate::{context::Context, error::UserError};
 ///
 /// The raw output of loops that were completed or cancelled long ago goes, and so do their snapshots; the journal stays,
 /// and so does what a receipt speaks of. Worktrees and branches of units go if all in them is committed and merged. Loops whose
-/// dacapo died are given their end, and what they left running is ended.
+/// dacapo was killed are recorded as stopped, and what they left running is ended.
 #[derive(Args, Debug)]
 ///
-/// With `--reset`, nothing else is done than this: a unit that is not merged begins anew with the next run. Its worktree goes,
-/// and its branch is called `dacapo/old/…` from then on.
+/// With `--reset` it does only this: a unit that is not merged begins anew with the next run. Its worktree goes, and its branch is
+/// called `dacapo/old/…` from then on.
 #[command(
     after_help = "Example:\n  dacapo clean --older-than 7d --dry-run\n  dacapo clean --reset mail --dry-run"
 )]

@@ -54,15 +54,16 @@ pub(super) struct PauseArgs {
 
 /// Tell the agent something
 ///
-/// The words go into the next prompt. A loop that waits for a person goes on with them.
+/// The words go into the next prompt. A loop that waits for a person goes on with them. A single argument is the text.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Example:\n  dacapo steer fix-tests \"use the second approach\"\n  dacapo steer TASK-001 \"write it in French\""
+    override_usage = "dacapo steer [ID] <TEXT>",
+    after_help = "Example:\n  dacapo steer \"use the second approach\"\n  dacapo steer fix-tests \"use the second approach\"\n  dacapo steer TASK-001 \"write it in French\""
 )]
 pub(super) struct SteerArgs {
     /// The loop: its id, the beginning of it, or its task; or a task of `dacapo task` (default: the only one that runs in this folder, else its newest; `-` is the newest anywhere)
     #[arg(value_name = "ID", value_parser = value::not_blank)]
-    id: String,
+    id: Option<String>,
     /// What the agent is to read in its next prompt
     #[arg(value_parser = value::not_blank)]
     text: Option<String>,
@@ -296,9 +297,13 @@ pub(super) fn pause(cx: &Context, args: &PauseArgs) -> Result<u8, UserError> {
 pub(super) fn steer(cx: &Context, args: &SteerArgs) -> Result<u8, UserError> {
     let mut client = cx.client()?;
     // One word alone is what to say, not to whom.
-    let (id, text) = match &args.text {
-        Some(text) => (Some(args.id.as_str()), text),
-        None => (None, &args.id),
+    let (id, text) = match (&args.id, &args.text) {
+        (id, Some(text)) => (id.as_deref(), text),
+        (Some(text), None) => (None, text),
+        (None, None) => {
+            return Err(UserError::usage("nothing is said to the agent")
+                .hint("`dacapo steer \"what the agent is to read\"` tells the loop of this folder"));
+        }
     };
     let name = cx.name(&client, id)?;
     if let Some(run) = cx.workflow_of(&client, &name)? {

@@ -47,14 +47,20 @@ pub(super) struct ExplainArgs {
 #[derive(Subcommand, Debug)]
 enum ExplainCommand {
     /// The loop that `dacapo run` with these arguments would start
+    #[command(
+        after_help = "Example:\n  dacapo explain run \"make the tests pass\" --agent claude --gate \"cargo test\""
+    )]
     Run(Box<RunArgs>),
     /// The run that `dacapo unit run` with these arguments would start, and the loops in it
+    #[command(after_help = "Example:\n  dacapo explain unit --parallel 2 --agent codex")]
     Unit(Box<UnitRunArgs>),
     /// The run that `dacapo workflow run` with these arguments would start, and its steps
+    #[command(after_help = "Example:\n  dacapo explain workflow ralph --json")]
     Workflow(Box<WorkflowRunArgs>),
     /// The stages that a task would pass through: agents, limits, promises and checks
     Task(Box<ExplainTaskArgs>),
     /// The loop that `/ralph` in a chat session, or `dacapo session start`, would begin in this folder
+    #[command(after_help = "Example:\n  dacapo explain session --max-iterations 25")]
     Session(Box<ExplainSessionArgs>),
 }
 

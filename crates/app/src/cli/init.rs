@@ -33,6 +33,13 @@ pub(super) struct InitArgs {
 
 pub(super) fn init(cx: &Context, args: &InitArgs) -> Result<u8, UserError> {
     let workspace = Context::folder(None)?;
+    Context::refuse_bare(&workspace)?;
+    if let Some(what) = Context::more_than_a_project(&workspace) {
+        let what = format!("`{}` is {what}, not a project", workspace.display());
+        return Err(UserError::usage(what).hint(
+            "call it in the folder of your project; what holds for all projects goes into ~/.config/dacapo/config.yaml",
+        ));
+    }
     let begun = starter::begin(&workspace)?;
     // Also read back what is there, so that a mistake in it is told now and not at the first run.
     let effective = ConfigFiles::load(&workspace)?.effective(&Typed::default());
@@ -125,7 +132,10 @@ pub(super) fn init(cx: &Context, args: &InitArgs) -> Result<u8, UserError> {
     }
     if begun.is_new && !begun.missed_tests.is_empty() {
         let paths: Vec<String> = begun.missed_tests.iter().map(|pattern| format!("`{pattern}`")).collect();
-        say(format!("tests    {} (`tests.paths`: their names do not tell)", paths.join(", ")));
+        say(format!(
+            "tests    also {}, although no name says so; `tests.paths` lists them",
+            paths.join(", ")
+        ));
     }
     let consent = match (&unit, gates.as_slice()) {
         (Some(_), _) => {

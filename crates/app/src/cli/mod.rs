@@ -60,7 +60,7 @@ use std::{
 
 use clap::{
     ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand,
-    error::{ContextKind, ContextValue},
+    error::{ContextKind, ContextValue, ErrorKind},
 };
 use dacapo_core::text::{ansi::readable, columns::wrapped};
 
@@ -281,6 +281,14 @@ fn refuse(error: &mut clap::Error) -> ! {
             let tip = ContextValue::StyledStrs(vec!["`--help` lists the commands".into()]);
             error.insert(ContextKind::Suggested, tip);
         }
+    }
+    if error.kind() == ErrorKind::UnknownArgument
+        && let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidArg)
+        && !word.starts_with('-')
+        && error.get(ContextKind::Suggested).is_none()
+    {
+        let tip = "words that belong together go in quotes, like \"make the tests pass\"";
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
     }
     let text = error.render().to_string();
     if !secrets().is_in(&text) {

@@ -88,7 +88,7 @@ pub(super) struct RunArgs {
     /// Stop after N iterations in a row without progress, 0 never (default: 10 with a gate, else never; a warning after 5)
     #[arg(long, value_name = "N", value_parser = value::whole)]
     stuck_after: Option<u32>,
-    /// Begin every iteration with a fresh session; this is the default, but for `--transport acp`
+    /// Begin every iteration with a fresh session; the default, except with `--transport acp`
     #[arg(long, conflicts_with = "continue_session")]
     fresh: bool,
     /// Go on, from the second iteration on, with the session of the iteration before; the default with `--transport acp`
@@ -135,8 +135,14 @@ impl RunArgs {
             .map_err(|error| UserError::usage(format!("--completion-promise: {error}")))?;
         promise.nonce = self.promise_nonce;
         let configured = ConfigFiles::load(&workspace)?;
-        let ChosenSettings { mut policy, programs, effective, agent_from, obstacle, warnings } =
+        let ChosenSettings { mut policy, programs, effective, agent_from, obstacle, mut warnings } =
             self.flags.base(&configured, self.max_iterations, promise, None)?;
+        if let Some(what) = Context::more_than_a_project(&workspace) {
+            warnings.push(format!(
+                "the agent works in {what}, which is in no git repository: nothing that it changes there can be put back; \
+                 `--dir DIR` names another folder"
+            ));
+        }
         if self.continue_session && !policy.agent.command.can_continue() {
             return Err(UserError::usage(format!(
                 "agent `{}` cannot go on with a session",

@@ -13,14 +13,17 @@ use crate::{context::Context, error::UserError};
 
 /// Send the signal that a step of a workflow waits for
 ///
-/// The step is done with it, and the run goes on; one that no process performs goes on in the background. The signal has to come
-/// while the step waits.
+/// The step is done with it, and the run goes on, in the background if no process performs it. The signal has to come while the
+/// step waits. A single argument is the name of the signal.
 #[derive(Args, Debug)]
-#[command(after_help = "Example:\n  dacapo signal deployed\n  dacapo signal k3f9x2 deployed")]
+#[command(
+    override_usage = "dacapo signal [ID] <NAME>",
+    after_help = "Example:\n  dacapo signal deployed\n  dacapo signal k3f9x2 deployed"
+)]
 pub(super) struct SignalArgs {
     /// The run: its id or the beginning of it (default: the only one that runs in this folder, else its newest; `-` is the newest anywhere)
     #[arg(value_name = "ID", value_parser = value::not_blank)]
-    id: String,
+    id: Option<String>,
     /// The name of the signal
     #[arg(value_parser = value::not_blank)]
     name: Option<String>,
@@ -29,9 +32,13 @@ pub(super) struct SignalArgs {
 pub(super) fn signal(cx: &Context, args: &SignalArgs) -> Result<u8, UserError> {
     let mut client = cx.client()?;
     // One word alone is the signal, not the run.
-    let (run, signal) = match &args.name {
-        Some(name) => (Some(args.id.as_str()), name.as_str()),
-        None => (None, args.id.as_str()),
+    let (run, signal) = match (&args.id, &args.name) {
+        (run, Some(name)) => (run.as_deref(), name.as_str()),
+        (Some(name), None) => (None, name.as_str()),
+        (None, None) => {
+            return Err(UserError::usage("no signal is named")
+                .hint("`dacapo status` says which signal a run waits for; `dacapo signal NAME` sends it"));
+        }
     };
     let name = cx.name(&client, run)?;
     let Some(run) = cx.find_workflow(&client, &name)? else {

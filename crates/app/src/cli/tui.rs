@@ -8,7 +8,7 @@ use crate::{context::Context, error::UserError, tui};
 ///
 /// Lanes with a card for each loop, task, unit and run; the agents at work; who needs you. Keys: j and k move, Tab goes to the next
 /// lane, Enter opens, l shows the log, p pauses, r resumes, c cancels (asks first), s steers, a approves, $ shows costs, ? lists all
-/// keys, q quits. It only looks on: what runs goes on when you leave.
+/// keys, q quits. What runs goes on when you leave.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  dacapo tui\n  dacapo tui --ascii")]
 pub(super) struct TuiArgs {

@@ -90,9 +90,8 @@ pub(super) fn verify(cx: &Context, args: &VerifyArgs) -> Result<u8, UserError> {
     }
     let store = cx.store()?;
     let client = cx.client()?;
-    let file = args.what.as_deref().filter(|what| *what != "-");
-    let handed_in = match file.map(|file| handed_in(file, &store)).transpose()?.flatten() {
-        Some(value) => value,
+    let handed_in = match args.what.as_deref().filter(|what| what.contains('/')) {
+        Some(file) => handed_in(file, &store)?,
         None => verify_named(cx, &client, &store, args)?,
     };
     if handed_in["stages"].is_array() {
@@ -111,7 +110,8 @@ pub(super) fn verify(cx: &Context, args: &VerifyArgs) -> Result<u8, UserError> {
     Ok(code)
 }
 
-/// The receipt of what was named, or of what a command without a name means.
+/// The receipt of the loop or task that was named, or of what a command without a name means. A word that names neither may be a
+/// file.
 fn verify_named(cx: &Context, client: &Client, store: &Store, args: &VerifyArgs) -> Result<Value, UserError> {
     let name = cx.name(client, args.what.as_deref())?;
     if let Some(seen) = cx.find_task(client, &name)? {
@@ -125,6 +125,7 @@ fn verify_named(cx: &Context, client: &Client, store: &Store, args: &VerifyArgs)
             };
             serde_json::to_value(found).map_err(UserError::failed)
         }
+        Err(_) if Path::new(&name).is_file() || name.ends_with(".json") => handed_in(&name, store),
         Err(error) => Err(error.hint("or give a file that holds a receipt")),
     }
 }
@@ -244,25 +245,21 @@ impl Verified {
     }
 }
 
-/// The receipt in the file that `what` names, if it names one.
-fn handed_in(what: &str, store: &Store) -> Result<Option<Value>, UserError> {
-    let path = Path::new(what);
-    if what.parse::<LoopId>().is_ok() || !(path.is_file() || what.contains('/') || what.ends_with(".json")) {
-        return Ok(None);
-    }
+/// The receipt in a file.
+fn handed_in(file: &str, store: &Store) -> Result<Value, UserError> {
     let bytes =
-        std::fs::read(path).map_err(|error| UserError::usage(format!("cannot read `{what}`: {error}")))?;
-    if let Some(receipt) = signed::own_receipt(what, &bytes, store)? {
-        return Ok(Some(receipt));
+        std::fs::read(file).map_err(|error| UserError::usage(format!("cannot read `{file}`: {error}")))?;
+    if let Some(receipt) = signed::own_receipt(file, &bytes, store)? {
+        return Ok(receipt);
     }
     let value: Value = serde_json::from_slice(&bytes)
-        .map_err(|error| UserError::failed(format!("`{what}` is no receipt: {error}")))?;
+        .map_err(|error| UserError::failed(format!("`{file}` is no receipt: {error}")))?;
     let is_of_task =
         value["task"].is_string() && value["stages"].as_array().is_some_and(|all| !all.is_empty());
     if is_of_task || (value["loop"].is_string() && value["sha256"].is_string()) {
-        Ok(Some(value))
+        Ok(value)
     } else {
-        Err(UserError::failed(format!("`{what}` is no receipt: it names no loop or has no hash")))
+        Err(UserError::failed(format!("`{file}` is no receipt: it names no loop or has no hash")))
     }
 }
 

@@ -3,11 +3,11 @@
 use clap::Args;
 use dacapo_core::{
     event::{GateRole, LoopEvent},
-    ids::RunId,
+    ids::{LoopId, RunId},
     text::last_lines,
-    view::{LoopView, StatusShown, UnitStatus, Why, why_run, why_task, why_unit, why_workflow},
+    view::{LoopView, StatusShown, UnitStatus, UnitView, Why, why_run, why_task, why_unit, why_workflow},
 };
-use dacapo_engine::client::{Client, LoopSeen};
+use dacapo_engine::client::Client;
 
 use super::{say, say_json};
 use crate::{context::Context, error::UserError, not_begun::TaskNotBegun};
@@ -38,46 +38,67 @@ pub(super) fn why(cx: &Context, args: &WhyArgs) -> Result<u8, UserError> {
     if let Some(seen) = task {
         Context::remember_look(&mut client, seen.view.id.as_str(), told);
         shown(args, why_task(&seen.view))?;
-        return quote_gate_of_run(args, &client, &seen.view.id);
+        return quote_gate_of_run(args, &client, &seen.view.id, &seen.view.state);
     }
     let workflow = if unit.is_none() && run.is_none() { cx.find_workflow(&client, &name)? } else { None };
     match (unit, run, workflow) {
         (Some(view), ..) => {
             shown(args, why_unit(&view))?;
-            let newest = view.loop_id.as_ref().filter(|_| view.status == UnitStatus::Failed);
-            let newest = newest.map(|id| client.loop_of_id(id)).transpose()?.flatten();
-            quote_gate(args, &client, newest.as_ref())
+            quote_gate_of_unit(args, &client, &view)
         }
         (None, Some(run), _) => {
             Context::remember_look(&mut client, run.view.id.as_str(), told);
-            shown(args, why_run(&run.view, &client.units_of_run(&run.view.id)?))
+            let units = client.units_of_run(&run.view.id)?;
+            shown(args, why_run(&run.view, &units))?;
+            let given_up = units.iter().find(|unit| unit.has_given_up_a_task());
+            given_up.map_or(Ok(0), |unit| quote_gate_of_unit(args, &client, unit))
         }
         (None, None, Some(seen)) => {
             Context::remember_look(&mut client, seen.view.id.as_str(), told);
             shown(args, why_workflow(&seen.view))?;
-            quote_gate_of_run(args, &client, &seen.view.id)
+            quote_gate_of_run(args, &client, &seen.view.id, &seen.view.state)
         }
         (None, None, None) => {
-            let seen = cx.find(&client, &name)?;
-            Context::remember_look(&mut client, seen.view.id.as_str(), told);
-            shown(args, dacapo_core::view::why(&seen.view))?;
-            quote_gate(args, &client, Some(&seen))
+            let view = cx.find(&client, &name)?.view;
+            Context::remember_look(&mut client, view.id.as_str(), told);
+            shown(args, dacapo_core::view::why(&view))?;
+            if !args.json {
+                quote_refusal(&client, &view)?;
+            }
+            Ok(0)
         }
     }
 }
 
-/// Shows the end of what the newest gate of the run's newest loop printed, if it was red.
-fn quote_gate_of_run(args: &WhyArgs, client: &Client, id: &RunId) -> Result<u8, UserError> {
-    quote_gate(args, client, client.newest_loop_of_run(id)?.as_ref())
+/// Shows what the gate printed for which the newest loop of a run was refused, if the run has failed.
+fn quote_gate_of_run(args: &WhyArgs, client: &Client, run: &RunId, state: &str) -> Result<u8, UserError> {
+    if !args.json && state == "failed" {
+        let newest = client.loops_of_run(run)?.into_iter().max_by_key(|seen| seen.view.started_at);
+        newest.map_or(Ok(()), |seen| quote_refusal(client, &seen.view))?;
+    }
+    Ok(0)
 }
 
-/// Shows the end of what the newest gate of the loop printed, if it was red.
-fn quote_gate(args: &WhyArgs, client: &Client, newest: Option<&LoopSeen>) -> Result<u8, UserError> {
+/// Shows what the gate printed for which a loop was refused, if its newest claim was.
+fn quote_refusal(client: &Client, view: &LoopView) -> Result<(), UserError> {
+    if view.refused.is_some() && view.verified.is_none() {
+        quote_gate(client, &view.id)?;
+    }
+    Ok(())
+}
+
+/// Shows what the gate printed for which a task of a unit was given up.
+fn quote_gate_of_unit(args: &WhyArgs, client: &Client, unit: &UnitView) -> Result<u8, UserError> {
+    match &unit.loop_id {
+        Some(id) if !args.json && unit.has_given_up_a_task() => quote_gate(client, id)?,
+        _ => {}
+    }
+    Ok(0)
+}
+
+/// Shows the end of what the newest gate printed, if it was red.
+fn quote_gate(client: &Client, id: &LoopId) -> Result<(), UserError> {
     const LINES_SHOWN: usize = 20;
-    let refused = newest.map(|seen| &seen.view).filter(|view| view.refused.is_some());
-    let Some(LoopView { id, .. }) = refused.filter(|view| view.verified.is_none() && !args.json) else {
-        return Ok(0);
-    };
     // A loop ends soon after its last gate; of a long loop the rest is not read.
     const EVENTS_READ: u32 = 200;
     let events = client.newest_events_of_loop(id, EVENTS_READ)?;
@@ -92,7 +113,7 @@ fn quote_gate(args: &WhyArgs, client: &Client, newest: Option<&LoopSeen>) -> Res
             lines.iter().for_each(|line| say(format!("  {line}")));
         }
     }
-    Ok(0)
+    Ok(())
 }
 
 fn shown(args: &WhyArgs, why: Why) -> Result<u8, UserError> {

@@ -240,10 +240,9 @@ fn describe_workflow(event: &WorkflowEvent) -> String {
     }
 }
 
-/// The end of what a red gate printed, a line each.
-pub(super) fn of_red_gate(result: &GateResult) -> impl Iterator<Item = String> {
-    let lines = if result.passed { Vec::new() } else { last_lines(&result.output_tail, LINES_OF_RED_GATE) };
-    lines.into_iter().map(|line| format!("│ {line}"))
+/// The end of what a red gate printed, as it is shown below the line about the gate.
+pub(super) fn quoted(printed: &str) -> impl Iterator<Item = String> {
+    last_lines(printed, LINES_OF_RED_GATE).into_iter().map(|line| format!("│ {line}"))
 }
 
 /// How an agent ended.

@@ -304,8 +304,8 @@ impl Human {
                 };
                 let place = event_lines::place(look);
                 self.line(colour, &format!("  {what} {}{place}", event_lines::gate(name, result)));
-                if *role == GateRole::Gate && !self.is_verbose {
-                    for line in event_lines::of_red_gate(result) {
+                if *role == GateRole::Gate && !result.passed && !self.is_verbose {
+                    for line in event_lines::quoted(&result.output_tail) {
                         self.line("2", &format!("  {line}"));
                     }
                 }
@@ -319,8 +319,8 @@ impl Human {
                 let colour = if tried.missing_program.is_some() { "31" } else { "33" };
                 let line = format!("  gate `{name}` exited {} before the first agent", tried.exit_code);
                 self.line(colour, &line);
-                for line in last_lines(&tried.output_tail, LINES_SHOWN) {
-                    self.line("2", &format!("  │ {line}"));
+                for line in event_lines::quoted(&tried.output_tail) {
+                    self.line("2", &format!("  {line}"));
                 }
             }
             LoopEvent::ClaimRefused { detail, .. } => self.line("31", &format!("  refused: {detail}")),

@@ -94,8 +94,8 @@ impl Observer<TaskMachine> for HumanTasks {
             {
                 self.line(&source.task, &format!("check {}", event_lines::gate(name, result)));
                 // What an agent and its gates print is all shown then.
-                if !self.is_verbose {
-                    for line in event_lines::of_red_gate(result) {
+                if !result.passed && !self.is_verbose {
+                    for line in event_lines::quoted(&result.output_tail) {
                         self.screen.line("2", &format!("{}  {line}", source.task));
                     }
                     self.draw();

@@ -47,8 +47,6 @@ struct ShownUnit {
     /// What is being done for it; nothing if it is not worked on.
     doing: Option<(String, Timestamp)>,
     at_work: AtWork,
-    /// The end of what the newest red check printed, until it is told what that means for a task or a merge.
-    red: Vec<String>,
 }
 
 impl HumanRun {
@@ -77,6 +75,14 @@ impl HumanRun {
         self.line(colour, &line);
     }
 
+    /// The end of what a red check printed.
+    fn quote(&mut self, unit: &UnitId, printed: &str) {
+        // With `-v` all of it was shown.
+        if !self.is_verbose {
+            event_lines::quoted(printed).for_each(|line| self.about(unit, "2", &line));
+        }
+    }
+
     /// The lines that live: one for each unit that has a job.
     fn draw(&mut self) {
         let now = Timestamp::now();
@@ -102,15 +108,6 @@ impl HumanRun {
             })
             .collect();
         self.screen.draw(lines);
-    }
-
-    /// Shows what the newest red check printed, below the line that says what follows from it.
-    fn quote(&mut self, unit: &UnitId) {
-        let red = self.units.get_mut(unit).map(|shown| std::mem::take(&mut shown.red)).unwrap_or_default();
-        // What agents and checks print is all shown then.
-        if !self.is_verbose {
-            red.iter().for_each(|line| self.about(unit, "2", line));
-        }
     }
 
     fn doing(&mut self, unit: &UnitId, what: impl Into<String>) {
@@ -194,10 +191,10 @@ impl HumanRun {
                 let title = self.title(unit, *task);
                 self.doing(unit, format!("checking {title}"));
             }
-            RunEvent::TaskValidationFail { task, exit_code, .. } => {
+            RunEvent::TaskValidationFail { task, exit_code, output, .. } => {
                 let title = self.title(unit, *task);
                 self.about(unit, "31", &format!("{title}: refused, its backpressure exited {exit_code}"));
-                self.quote(unit);
+                self.quote(unit, output);
             }
             RunEvent::TaskCommitted { task, commit, .. } => {
                 let title = self.title(unit, *task);
@@ -247,7 +244,6 @@ impl HumanRun {
             }
             RunEvent::UnitSentBack { detail } => {
                 self.about(unit, "33", &format!("the merged tree is red: {detail}"));
-                self.quote(unit);
                 self.rest(unit);
             }
             RunEvent::UnitFailed { reason, detail, .. } => {
@@ -314,10 +310,13 @@ impl Observer<RunMachine> for HumanRun {
                 }
             }
             LoopEvent::GateStarted { .. } => self.doing(unit, "is checked"),
-            LoopEvent::GateFinished { role: GateRole::Gate, result, .. } => {
-                if let Some(shown) = self.units.get_mut(unit) {
-                    shown.red = event_lines::of_red_gate(result).collect();
-                }
+            // The check of a task is told as the task's.
+            LoopEvent::GateFinished { name, role: GateRole::Gate, item: None, result, look, .. }
+                if !result.passed =>
+            {
+                let place = event_lines::place(look);
+                self.about(unit, "31", &format!("gate {}{place}", event_lines::gate(name, result)));
+                self.quote(unit, &result.output_tail);
             }
             LoopEvent::Parked { .. } => self.doing(unit, "waits"),
             LoopEvent::QuestionAsked { text } => {

@@ -370,8 +370,8 @@ pub(crate) fn last_line_of_workflow(left: &WorkflowLeft) -> u8 {
     let (how, hint) = match standing {
         WorkflowStanding::Over(end) => {
             let first = end.detail.lines().next().unwrap_or_default();
-            let hint = matches!(end.end, EndReason::Failed | EndReason::Blocked)
-                .then(|| format!("`dacapo resume {id}` tries again what failed"));
+            let hint =
+                matches!(end.end, EndReason::Failed | EndReason::Blocked).then(|| view.after_failure());
             let first = if first.is_empty() { String::new() } else { format!(": {first}") };
             (format!("{}{first}", view.state), hint)
         }

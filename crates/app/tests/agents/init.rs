@@ -72,6 +72,9 @@ fn tests_that_no_convention_knows_are_proposed() {
     .write("app.py", "x = 1\n")
     .git_init();
     let output = run(&env, ["init"]).assert_code(0);
-    assert_has(&output.stdout, "tests    `checks/**` (`tests.paths`: their names do not tell)");
+    assert_has(
+        &output.stdout,
+        "tests    also `checks/**`, although no name says so; `tests.paths` lists them",
+    );
     assert_has(&env.read(".dacapo/config.yaml"), "tests:\n  paths: ['checks/**']\n");
 }

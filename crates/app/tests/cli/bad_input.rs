@@ -181,7 +181,7 @@ fn a_state_folder_that_cannot_be_used_is_named_with_a_way_out() {
 
 #[test]
 fn a_damaged_journal_is_reported_with_the_way_out() {
-    // req 203, fault G3
+    // fault G3
     let env = world();
     env.run_loop("promise", &[]).assert_code(0);
     let database = env.dacapo_home().join("dacapo.db");
@@ -202,7 +202,6 @@ fn a_damaged_journal_is_reported_with_the_way_out() {
 
 #[test]
 fn a_journal_of_a_newer_dacapo_is_left_alone() {
-    // req 203
     let env = world();
     env.run_loop("promise", &[]).assert_code(0);
     let database = env.dacapo_home().join("dacapo.db");
@@ -218,7 +217,6 @@ fn a_journal_of_a_newer_dacapo_is_left_alone() {
 
 #[test]
 fn several_may_make_the_journal_at_once() {
-    // req 203
     for _ in 0..10 {
         let env = world();
         let all: Vec<_> = (0..8).map(|_| env.spawn(["events"])).collect();

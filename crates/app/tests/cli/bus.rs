@@ -43,7 +43,6 @@ fn follow_prints_messages_as_they_come() {
 
 #[test]
 fn a_message_without_a_type_or_a_body_is_refused() {
-    // req 201
     let env = world();
     env.run(["bus", "post", "hello"]).assert_code(2);
     env.run(["bus", "post", "--type", " ", "hello"]).assert_code(2);

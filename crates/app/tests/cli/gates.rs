@@ -32,7 +32,6 @@ fn a_claim_that_a_gate_refuses_is_fed_back_and_the_next_one_may_hold() {
 
 #[test]
 fn a_refused_done_file_is_moved_so_that_it_does_not_claim_twice() {
-    // req 36, req 92
     let env = world();
     env.run_loop("@1: done; @2: exit 0", &["-n", "2", "--gate", "false"]).assert_code(3);
     assert_eq!(env.events_of("t", "claim_made").len(), 1);

@@ -15,7 +15,7 @@ fn here(task: &'static str) -> [&'static str; 2] {
 fn without_an_id_the_only_running_loop_of_this_folder_is_meant_else_the_newest() {
     let env = world();
     let output = env.run(["why"]).assert_code(2);
-    assert_has(last_line(&output), "there is no loop of this folder");
+    assert_has(last_line(&output), "there is no loop yet");
     let running = env.spawn(env.run_agent_args("touch ready; hang", here("first")));
     env.wait_for_file("ready");
     env.run_agent("promise", here("second")).assert_code(0);
@@ -38,6 +38,7 @@ fn without_an_id_the_only_running_loop_of_this_folder_is_meant_else_the_newest()
         command.current_dir(&elsewhere);
         let output = env.run_command(command).assert_code(code);
         assert_eq!(output.stderr.contains(&id("second")), code == 0, "{}", output.stderr);
+        assert_eq!(output.stderr.contains("there is no loop of this folder"), code == 2, "{}", output.stderr);
     }
 }
 

@@ -182,3 +182,42 @@ fn what_the_demo_shows_and_leaves_to_be_read() {
         insta::assert_snapshot!(name, masked(&env, &output.stdout));
     }
 }
+
+#[test]
+fn what_a_new_user_mistypes_is_answered_with_the_way_out() {
+    let env = world();
+    env.write("agent.sh", "echo hello\n").write(".dacapo/config.yaml", "gates: make test\n").git_init();
+    env.write("notes.json", "# no receipt\n");
+    let bare = env.root().join("bare.git");
+    env.git(["init", "-q", "--bare", bare.to_str().unwrap()]);
+    let (here, home) = (env.workspace(), env.home());
+    let mut shown = String::new();
+    for (folder, args) in [
+        (&here, &["why"][..]),
+        (&here, &["why", "-"]),
+        (&here, &["steer"]),
+        (&here, &["signal"]),
+        (&here, &["run", "make", "the", "tests", "pass"]),
+        (&here, &["steer", "use", "the", "other", "one"]),
+        (&here, &["run", "x", "--agent-cmd", "true"]),
+        (&bare, &["init"]),
+        (&bare, &["task", "run"]),
+        (&home, &["init"]),
+        (&home, &["run", "x", "--agent-cmd", "./no-such-agent"]),
+        (&here, &["verify", "notes.json"]),
+        (&here, &["verify", "nowhere.json"]),
+        (&here, &["verify", "nowhere"]),
+    ] {
+        let mut command = env.dacapo(args);
+        command.current_dir(folder);
+        let output = env.run_command(command);
+        shown +=
+            &format!("$ dacapo {}   [exit {}]\n{}\n", args.join(" "), output.code.unwrap(), output.stderr);
+    }
+    env.write(".dacapo/config.yaml", "");
+    for program in ["agent.sh", "./agent.sh"] {
+        let output = env.run(["run", "x", "--agent-cmd", program]);
+        shown += &format!("$ --agent-cmd {program}   [exit {}]\n{}\n", output.code.unwrap(), output.stderr);
+    }
+    insta::assert_snapshot!("mistyped", masked(&env, &shown));
+}

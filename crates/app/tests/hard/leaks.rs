@@ -31,7 +31,7 @@ const LOOK: &str = r#"up=$PPID; test $up = 0 && up='[01]'
 
 #[test]
 fn no_process_outlives_its_iteration() {
-    // req 81, req 82, req 83, faults D6, F1, F2, F3, F15
+    // req 82, req 83, faults D6, F1, F2, F3, F15
     let each = count(40, 1250);
     let next = AtomicUsize::new(0);
     thread::scope(|scope| {

@@ -19,7 +19,7 @@ fn stops_at_its_budget(stage: &Stage, budget: [&str; 2]) {
 
 #[test]
 fn claude_stops_when_its_money_is_spent() {
-    // req 151, fault J1
+    // req 192, fault J1
     let expensive = Usage { input: 400_000, output: 20_000, ..Usage::default() };
     let stage = Stage::set(RealAgent::Claude, [Stage::step("one").usage(expensive)]);
     stops_at_its_budget(&stage, ["--max-cost", "0.50"]);
@@ -31,7 +31,7 @@ fn claude_stops_when_its_money_is_spent() {
 
 #[test]
 fn claude_stops_when_its_tokens_are_spent() {
-    // req 151: over iterations, 1234 each time it asks.
+    // Over iterations, 1234 each time it asks.
     let stage = Stage::set(RealAgent::Claude, [ScriptedTurn::say("Not yet.")]);
     stops_at_its_budget(&stage, ["--max-tokens", "2000"]);
     assert_eq!(stage.server.main_requests().len(), 2);

@@ -38,7 +38,7 @@ fn goes_on_with_its_session(agent: RealAgent) -> Stage {
 
 #[test]
 fn claude_goes_on_with_its_session() {
-    // req 24, fault J4; its cost is the session's so far, its tokens are not.
+    // req 150, req 151, fault J4; its cost is the session's so far, its tokens are not.
     let stage = goes_on_with_its_session(RealAgent::Claude);
     let costs: Vec<f64> =
         stage.events("agent_exited").iter().filter_map(|exit| exit["cost_usd"].as_f64()).collect();
@@ -47,7 +47,7 @@ fn claude_goes_on_with_its_session() {
 
 #[test]
 fn codex_goes_on_with_its_session() {
-    // req 24; its tokens are the session's so far.
+    // req 150, req 151; its tokens are the session's so far.
     goes_on_with_its_session(RealAgent::Codex);
 }
 

@@ -109,3 +109,19 @@ fn attach_shows_a_task_that_runs_at_three_widths_and_its_end() {
     let screen = terminal.wait_for("left with 0");
     assert!(screen.contains("merged into main"), "{screen}");
 }
+
+#[test]
+fn a_red_check_of_a_stage_shows_its_last_lines() {
+    let tasks = Tasks::new();
+    let id = tasks.add("T", &[]);
+    tasks.env.write(
+        ".dacapo/config.yaml",
+        "stages: {coder: {gates: ['echo expected 42, got 41; exit 3']}}\nralph: {coder: {max_iterations: 1}}\n",
+    );
+    tasks.env.git(["add", ".dacapo/config.yaml"]);
+    tasks.env.git(["commit", "-qm", "config"]);
+    let output = tasks.run(&["--trust"]).assert_code(3);
+    assert!(output.stdout.contains(&format!("\n{id}  │ expected 42, got 41\n")), "{}", output.stdout);
+    let why = tasks.dacapo(&["why", &id]).assert_code(0).stdout;
+    assert!(why.ends_with("printed:\n  expected 42, got 41\n"), "{why}");
+}

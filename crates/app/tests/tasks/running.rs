@@ -55,7 +55,7 @@ fn a_task_passes_four_stages_and_is_merged() {
 
 #[test]
 fn a_false_promise_a_refusal_and_a_red_gate_are_told_by_the_journal_and_the_receipt_proves_the_end() {
-    // req 177, req 180, req 185, req 191
+    // req 180, req 185, req 191
     let tasks = Tasks::new();
     let id = tasks.add("T", &[]);
     // The first promise of the coder is without a commit; the reviewer refuses once; the gate of the tester is red once.

@@ -50,7 +50,7 @@ fn a_unit_that_was_cut_short_goes_on_beside_what_was_merged_since() {
 
 #[test]
 fn an_answer_reaches_a_unit_whose_text_was_changed_meanwhile() {
-    // req 58: the loop that asked does not go on, and what was said to it is not lost.
+    // The loop that asked does not go on, and what was said to it is not lost.
     let world = World::new();
     let asks = "do: dacapo bus post --type QUESTION 'red or blue?'\nclaim: no";
     world.plan("a", &[]).task("a", 1, &[], "test -f one", asks).commit();

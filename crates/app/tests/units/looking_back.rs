@@ -46,6 +46,38 @@ fn the_end_of_a_run_says_what_there_is_now() {
 }
 
 #[test]
+fn a_red_check_shows_its_last_lines_and_what_tries_again_is_the_next_step() {
+    let world = World::new();
+    let check = "seq 9; echo expected 42, got 41; exit 3";
+    world.plan("a", &[]).task("a", 1, &[], check, "do: touch one").commit();
+    let output = world.run(&["-n", "1"]).assert_code(1);
+    let shown: Vec<&str> = output.stdout.lines().filter(|line| line.starts_with("  a  ")).collect();
+    insta::assert_snapshot!(world.env.redact(&shown[1..].join("\n")), @"
+    a  #1 Step 1: refused, its backpressure exited 3
+    a  │ 6
+    a  │ 7
+    a  │ 8
+    a  │ 9
+    a  │ expected 42, got 41
+    a  #1 Step 1: given up
+    a  exhausted: task #1 was given up: 1 iteration used without an accepted claim; the last was refused: task #1: gate `task #1` exited 3
+    ");
+    let unit = world.env.run(["why", "a"]).assert_code(0).stdout;
+    let run = world.env.run(["why"]).assert_code(0).stdout;
+    for why in [&unit, &run] {
+        let (_, quoted) =
+            why.split_once("The end of what the gate `task #1` printed:\n").expect("the gate's words");
+        assert!(quoted.starts_with("  1\n") && quoted.ends_with("  9\n  expected 42, got 41\n"), "{why}");
+    }
+    assert!(
+        run.contains(
+            "Next: `dacapo why a` shows what its gate said; `dacapo unit run --retry-failed` tries again."
+        ),
+        "{run}"
+    );
+}
+
+#[test]
 fn the_diff_of_a_run_is_what_came_to_the_target_and_what_did_not() {
     let world = World::new();
     world.unit("a", 1, &[]).unit("b", 2, &[]).plan("c", &[]);

@@ -122,6 +122,21 @@ fn an_edited_receipt_is_found_and_the_field_is_named() {
 }
 
 #[test]
+fn a_receipt_in_this_folder_is_named_as_any_file_is_and_a_loop_of_that_name_comes_first() {
+    let env = done();
+    let text = env.run(["receipt", "t", "--json"]).assert_code(0).stdout;
+    for file in ["receipt.json", "proof"] {
+        env.write(file, &text);
+        assert_has(&env.run(["verify", file]).assert_code(0).stdout, "is sound");
+        env.write(file, text.replace("\"exit_code\":0", "\"exit_code\":1"));
+        assert_has(&env.run(["verify", file]).assert_code(1).stdout, "altered since it was issued");
+    }
+    env.write("t", "no receipt");
+    assert_has(&env.run(["verify", "t"]).assert_code(0).stdout, "is sound");
+    assert_has(&env.run(["verify", "nowhere.json"]).assert_code(2).stderr, "cannot read `nowhere.json`");
+}
+
+#[test]
 fn a_gate_that_is_red_in_a_fresh_checkout_is_told_with_its_words() {
     let env = repository();
     env.write(".gitignore", "luck\n");

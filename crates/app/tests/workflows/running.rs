@@ -328,3 +328,39 @@ fn scripts_of_two_runs_work_in_their_folder_one_after_the_other() {
     second.wait(SOON).assert_code(0);
     assert_eq!(env.read("log"), "begin\nend\nbegin\nend\n");
 }
+
+#[test]
+fn a_prompt_that_is_too_long_for_its_agent_is_not_tried_again_and_resume_is_not_the_way_out() {
+    let env = with(
+        "steps:\n  - id: words\n    bash: \"head -c 60000 /dev/zero | tr '\\\\0' x\"\n  - id: work\n    depends_on: [words]\n    \
+         retry: {max_attempts: 3, delay_ms: 1000, on_error: all}\n    prompt: Do $words.output $words.output\n",
+    );
+    let agent = format!("{} {{prompt}}", env.script("promise DONE").agent_cmd());
+    let output = env.run(["workflow", "run", "w", "--trust", "--agent-cmd", &agent]).assert_code(5);
+    let id = run_id(&output);
+    let told = output.stderr.replace(&id, "[ID]");
+    insta::assert_snapshot!(told, @r"
+    hint: mend that, then `dacapo workflow run w` begins anew; `dacapo resume` would fail in the same way
+    dacapo: w failed: step `work`: the prompt has 120002 bytes, and `{prompt}` in the command line of `fake-agent` takes at most 102400; `{prompt_file}` in its place hands over a file, and with neither it goes by standard input (`--agent-cmd` or `agents.fake-agent.command`) [run [ID]]
+    ");
+    let why = env.run(["why", &id]).assert_code(0).stdout;
+    assert!(why.contains("Next: mend that, then `dacapo workflow run w` begins anew"), "{why}");
+    let all = events(&env, &id);
+    assert!(!types(&all).contains(&"agent_started"));
+    let errors: Vec<&Value> = all.iter().filter(|event| event["type"] == "step_error").collect();
+    assert_eq!(
+        (errors.len(), &errors[0]["repeats"], &errors[0]["reason"]),
+        (1, &true.into(), &"agent".into())
+    );
+}
+
+#[test]
+fn why_shows_the_last_lines_of_the_gate_that_refused_a_run() {
+    let env = with(
+        "loop: {until: COMPLETE, max_iterations: 1, gates: ['echo expected 42, got 41; exit 3']}\nprompt: p\n",
+    );
+    env.script("touch one; promise COMPLETE");
+    let id = run_id(&run(&env, &[]).assert_code(3));
+    let why = env.run(["why", &id]).assert_code(0).stdout;
+    assert!(why.ends_with("printed:\n  expected 42, got 41\n"), "{why}");
+}

@@ -163,7 +163,7 @@ fn check_delivery(entry: &mut ConfigSection<'_>, place: TextPlace, settings: &Ag
 fn arguments(entry: &mut ConfigSection<'_>, key: &str) -> Option<Vec<String>> {
     let node = entry.take(key)?;
     let (place, YamlValue::List(nodes)) = (node.place, node.value) else {
-        entry.wrong(node.place, format!("`{}` must be a list", entry.path(key)));
+        entry.wrong(node.place, format!("`{}` must be a list, like `[my-agent, --yolo]`", entry.path(key)));
         return None;
     };
     if nodes.is_empty() {

@@ -227,7 +227,7 @@ impl<'p> ConfigSection<'p> {
             }
             YamlValue::List(items) => items,
             YamlValue::Scalar { .. } | YamlValue::Map(_) => {
-                self.wrong(node.place, format!("`{}` must be a list", self.path(key)));
+                self.wrong(node.place, format!("`{}` must be a list, like `[one, two]`", self.path(key)));
                 Vec::new()
             }
         }

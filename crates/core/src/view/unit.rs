@@ -427,6 +427,13 @@ impl UnitView {
         if self.asks() { "waits for a person" } else { self.status.words() }
     }
 
+    /// Whether it failed because a task was tried as often as it may be: only `--retry-failed` tries that again.
+    pub fn has_given_up_a_task(&self) -> bool {
+        self.status == UnitStatus::Failed
+            && matches!(self.reason, Some(UnitEnd::Exhausted | UnitEnd::Failed))
+            && !self.asks()
+    }
+
     /// How many of its tasks are complete, and how many there are.
     pub fn progress(&self) -> (usize, usize) {
         (self.tasks.iter().filter(|task| task.status == TaskStatus::Complete).count(), self.tasks.len())
@@ -587,6 +594,7 @@ pub fn why_run(view: &RunView, units: &[UnitView]) -> Why {
                 (_, "person") if detail.ends_with(['?', '!']) => format!("A person is needed: {detail}"),
                 (_, "person") => format!("A person is needed: {detail}."),
                 ("stopped", _) => format!("Stopped ({reason}): {detail}."),
+                (_, "failed") => format!("Failed: {detail}."),
                 _ => format!("Failed ({reason}): {detail}."),
             };
             (because, format!("{}.", after_run(id, reason, detail, units)))
@@ -610,6 +618,14 @@ pub fn after_run(run: &RunId, reason: &str, detail: &str, units: &[UnitView]) ->
     let more = more_of(reason, detail);
     if let Some(unit) = units.iter().find(|unit| unit.asks()).map(|unit| &unit.unit) {
         return format!("`dacapo steer {unit} \"…\"` answers; then `dacapo resume {run}{more}` goes on");
+    }
+    if let Some(unit) = units.iter().find(|unit| unit.has_given_up_a_task()) {
+        let again = run_again(None, unit.merge, unit.typed_target.as_deref());
+        let said = match unit.loop_id {
+            Some(_) => format!("`dacapo why {}` shows what its gate said; ", unit.unit),
+            None => String::new(),
+        };
+        return format!("{said}`{again} --retry-failed` tries again");
     }
     format!("`dacapo status` shows how each unit stands; `dacapo resume {run}{more}` goes on")
 }

@@ -343,7 +343,7 @@ fn a_run_has_a_reason_and_a_step_that_works() {
             "Completed: 1 unit merged.",
             "`dacapo status` shows its units.",
         ),
-        (Some(failed("failed", "auth: red")), "Failed (failed): auth: red.", "`dacapo resume r1` goes on."),
+        (Some(failed("failed", "auth: red")), "Failed: auth: red.", "`dacapo resume r1` goes on."),
         (
             Some(failed("budget", "auth: cost 1.00 of 1.00 USD in this run")),
             "Failed (budget)",
@@ -368,6 +368,31 @@ fn a_run_has_a_reason_and_a_step_that_works() {
         let why = why_run(&view, &[]);
         assert!(why.because.contains(because) && why.next.contains(next), "{why:?}");
         assert!(!why.because.contains("?."), "{why:?}");
+    }
+}
+
+#[test]
+fn a_run_that_gave_up_a_task_is_gone_on_with_by_what_tries_it_again() {
+    let end = RunEvent::OrchFailed {
+        reason: "failed".to_owned(),
+        detail: "auth: task #1 was given up".to_owned(),
+        exit_code: 1,
+    };
+    let first = envelope(0, RunEvent::OrchStarted(Box::new(begun(MergeMode::Merge))));
+    let mut run = RunView::begin(&first).unwrap();
+    run.apply(&envelope(1, end));
+    let given_up = seen(MergeMode::Merge, with(works(), [fails(UnitEnd::Exhausted, "task #1 was given up")]));
+    let no_loop = UnitView { loop_id: None, ..given_up.clone() };
+    let red = seen(MergeMode::Merge, with(works(), [fails(UnitEnd::Baseline, "red")]));
+    for (unit, next) in [
+        (
+            given_up,
+            "`dacapo why auth` shows what its gate said; `dacapo unit run --retry-failed` tries again.",
+        ),
+        (no_loop, "`dacapo unit run --retry-failed` tries again."),
+        (red, "`dacapo status` shows how each unit stands; `dacapo resume r1` goes on."),
+    ] {
+        assert_eq!(why_run(&run, &[unit]).next, next);
     }
 }
 

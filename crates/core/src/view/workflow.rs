@@ -83,6 +83,9 @@ pub struct StepView {
     /// Why it does not go on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held: Option<Reason>,
+    /// Whether it failed for what the run was started with, so that it would fail again.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub repeats: bool,
     /// When it goes on by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
@@ -144,6 +147,7 @@ impl WorkflowView {
             },
             detail: None,
             held: None,
+            repeats: false,
             until: None,
             waits_for: match &step.kind {
                 StepKind::Wait(what) => Some(what.to_string()),
@@ -206,10 +210,12 @@ impl WorkflowView {
             WorkflowEvent::StepContinued { step, .. } => self.enter(step, "running"),
             WorkflowEvent::StepWorked { step, .. } => self.enter(step, "merging"),
             WorkflowEvent::StepComplete { step, .. } => self.enter(step, "completed"),
-            WorkflowEvent::StepError { step, error, retry_at, .. } => {
+            WorkflowEvent::StepError { step, error, repeats, retry_at, .. } => {
                 let state = if retry_at.is_some() { "retrying" } else { "failed" };
                 self.enter(step, state);
-                self.step(step, |own| (own.detail, own.until) = (Some(error.clone()), *retry_at));
+                self.step(step, |own| {
+                    (own.detail, own.repeats, own.until) = (Some(error.clone()), *repeats, *retry_at);
+                });
             }
             WorkflowEvent::StepSkipped { step, why } => {
                 self.enter(step, "skipped");
@@ -318,6 +324,17 @@ impl WorkflowView {
         (self.is_over, self.question) = (true, None);
     }
 
+    /// What helps after a step has failed.
+    pub fn after_failure(&self) -> String {
+        let Self { id, workflow, .. } = self;
+        if self.steps.iter().any(|step| step.repeats) {
+            return format!(
+                "mend that, then `dacapo workflow run {workflow}` begins anew; `dacapo resume` would fail in the same way"
+            );
+        }
+        format!("`dacapo resume {id}` tries again what failed")
+    }
+
     /// A run that no process performs any more. One that waits for a person or a time is as it should be.
     #[must_use]
     pub fn with_dead_owner(mut self) -> Self {
@@ -339,7 +356,7 @@ impl WorkflowView {
     fn enter(&mut self, id: &StepId, state: &str) {
         self.step(id, |own| {
             state.clone_into(&mut own.state);
-            (own.detail, own.held, own.until) = (None, None, None);
+            (own.detail, own.held, own.repeats, own.until) = (None, None, false, None);
         });
     }
 
@@ -422,6 +439,7 @@ pub fn why_workflow(view: &WorkflowView) -> Why {
                 None => format!("`dacapo resume {id}` goes on when the wait is over"),
             }
         }
+        ("failed", _) => view.after_failure(),
         _ => format!("`dacapo resume {id}` goes on with it"),
     };
     Why { because, next }

@@ -244,6 +244,7 @@ impl World {
                     is_changed: false,
                     session: None,
                     refused: None,
+                    repeats: false,
                 };
                 let (step, attempt) = (order.step.clone(), order.attempt);
                 self.tell(WorkflowNews::LoopEnded { step, attempt, end: Box::new(end) });

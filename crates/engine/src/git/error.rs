@@ -4,7 +4,7 @@ use std::{io, path::PathBuf};
 
 use dacapo_core::text::shell::word;
 
-use super::runner::GitError;
+use super::runner::{DISK_FULL, GitError};
 
 /// Why a workspace cannot be used, or not for this.
 #[derive(Debug, thiserror::Error)]
@@ -106,6 +106,9 @@ impl WorkspaceError {
             Self::Refused { state, dir } => return state.hint(dir),
             Self::Git(GitError::Missing) => "install git, or work in a folder that is no repository",
             Self::Git(GitError::TimedOut { .. }) => "is the disk slow, or a network folder not answering?",
+            Self::Git(GitError::Failed { said, .. }) if said.contains(DISK_FULL) => {
+                "make room (`df -h` shows which disk is full), then try again"
+            }
             Self::Plain { .. } => "`git init` makes it a repository",
             Self::TooManyFiles { .. } => {
                 "`git init` makes it a repository, and `.gitignore` leaves out what does not count"

@@ -44,5 +44,5 @@ pub(crate) use files::{escaped, replace};
 pub(crate) use links::LinksAtStart;
 pub(crate) use listed_config::{ListedConfig, without_scopes};
 pub(crate) use locks::{RunLock, RunLockHeld, remove_left_locks, remove_stale_lock};
-pub(crate) use runner::{GitCall, GitOutput, failed_call, run_bounded, split_nul};
+pub(crate) use runner::{DISK_FULL, GitCall, GitOutput, failed_call, run_bounded, split_nul};
 pub(crate) use untrusted_config::UntrustedConfig;

@@ -22,6 +22,7 @@ use rustix::{
 };
 
 use super::locks;
+use crate::health;
 
 /// How long one call may take.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -369,10 +370,20 @@ fn run_until(
     }
 }
 
-/// The error that `output` tells of.
+/// The words of the system for a disk that is full; git is run with `LC_ALL=C`.
+pub(crate) const DISK_FULL: &str = "No space left on device";
+/// With less than this, git can write nothing.
+const LEAST_BYTES: u64 = 16 << 10;
+
+/// The error that `output` tells of. Of a file that it could not write git does not always say why.
 pub(crate) fn failed_call(command: String, dir: PathBuf, output: &GitOutput) -> GitError {
     let said: Vec<&str> = output.stderr.lines().filter(|l| !l.starts_with("hint:")).take(5).collect();
-    GitError::Failed { command, dir, code: output.code, said: said.join("; ") }
+    let mut said = said.join("; ");
+    let is_full = |room: health::Room| room.bytes < LEAST_BYTES || room.files == Some(0);
+    if !said.contains(DISK_FULL) && health::room(&dir).is_ok_and(is_full) {
+        said = format!("{said}: {DISK_FULL}");
+    }
+    GitError::Failed { command, dir, code: output.code, said }
 }
 
 fn in_memory(bytes: &[u8]) -> io::Result<std::fs::File> {

@@ -21,7 +21,10 @@ use serde::{Deserialize, Serialize};
 use crate::{
     home::Home,
     process::{KeptCommand, Programs, ask_once},
-    scheduler::{JobReporter, message::JobMessage},
+    scheduler::{
+        JobReporter,
+        message::{JobFailure, JobMessage},
+    },
     secrets::secrets,
     store::{LockError, StoreError, TaskLock},
     supervisor::{self, NewLoop, ResumeLoop, SCRIPT_GRACE, StartError, SuperviseError, script_mark},
@@ -118,18 +121,24 @@ pub(crate) fn work(spec: StepSpec, voice: JobReporter) {
                     voice.say(&JobMessage::Script(report));
                     None
                 }
-                Err(error) => Some((error.to_string(), Reason::Error)),
+                Err(error) => Some(JobFailure::new(error.to_string(), Reason::Error)),
             }
         }
     };
-    if let Some((detail, reason)) = failed {
-        voice.say(&JobMessage::Failed { detail, reason });
+    if let Some(failure) = failed {
+        voice.say(&JobMessage::Failed(failure));
     }
 }
 
 /// Why a loop did not begin, or could not be brought to an end.
-fn why(error: &StartError) -> (String, Reason) {
+fn why(error: &StartError) -> JobFailure {
+    let mut repeats = false;
     let reason = match error {
+        // The prompt and the agent are what the workflow and the user's first command make of them.
+        StartError::Prompt(_) => {
+            repeats = true;
+            Reason::Agent
+        }
         StartError::TaskHeld { .. } | StartError::WorkspaceHeld { .. } => Reason::Lock,
         StartError::Store(StoreError::Disk { .. })
         | StartError::Supervise(SuperviseError::Store(StoreError::Disk { .. })) => Reason::Disk,
@@ -140,7 +149,7 @@ fn why(error: &StartError) -> (String, Reason) {
         }
         _ => Reason::Error,
     };
-    (error.to_string(), reason)
+    JobFailure { detail: error.to_string(), reason, repeats }
 }
 
 fn begin(home: &Home, new: NewLoop, voice: &mut JobReporter) -> Result<(), StartError> {

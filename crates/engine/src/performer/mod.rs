@@ -46,7 +46,7 @@ use crate::{
     scheduler::{
         RunError,
         host::{self, JobHost, JobSignal, LocalHost, RunningJob},
-        message::{HostMessage, JobMessage, PROTOCOL},
+        message::{HostMessage, JobFailure, JobMessage, PROTOCOL},
     },
     signals::{ArrivedSignal, Signals},
     snapshots::{self, Workspace},
@@ -127,7 +127,7 @@ struct StepJob {
     before: Option<String>,
     report: Option<ScriptReport>,
     /// Why nothing came of it.
-    failed: Option<(String, Reason)>,
+    failed: Option<JobFailure>,
     is_killed: bool,
 }
 
@@ -642,6 +642,7 @@ impl<'a> Performer<'a> {
             tree,
             session,
             refused: view.refused.map(|(_, why)| why).filter(|_| reason == Reason::MaxIterations),
+            repeats: false,
         })
     }
 
@@ -765,9 +766,7 @@ impl<'a> Performer<'a> {
                     Ok(JobMessage::Said(said)) => self.observer.said(&step, &said),
                     Ok(JobMessage::Wrote { seq }) => self.look_at_loops(seq)?,
                     Ok(JobMessage::Script(report)) => self.jobs[at].report = Some(report),
-                    Ok(JobMessage::Failed { detail, reason }) => {
-                        self.jobs[at].failed = Some((detail, reason))
-                    }
+                    Ok(JobMessage::Failed(failure)) => self.jobs[at].failed = Some(failure),
                     Ok(
                         JobMessage::Hello { .. }
                         | JobMessage::Event(_)
@@ -776,7 +775,7 @@ impl<'a> Performer<'a> {
                         | JobMessage::Merge(_)
                         | JobMessage::Idle,
                     ) => {}
-                    Err(bad) => self.jobs[at].failed = Some((bad.to_string(), Reason::Error)),
+                    Err(bad) => self.jobs[at].failed = Some(JobFailure::new(bad.to_string(), Reason::Error)),
                 }
             }
             if heard.is_over {
@@ -829,7 +828,7 @@ impl<'a> Performer<'a> {
                     (ScriptEnd::Exited(report.exit_code), said)
                 }
                 (None, _) if is_killed => (ScriptEnd::Interrupted(stopped), String::new()),
-                (None, Some((why, _))) => (ScriptEnd::NotStarted(why), String::new()),
+                (None, Some(why)) => (ScriptEnd::NotStarted(why.detail), String::new()),
                 (None, None) => {
                     let how = format!("was ended, because the process that ran it did ({})", exit.how);
                     (ScriptEnd::Lost(how), String::new())
@@ -849,10 +848,12 @@ impl<'a> Performer<'a> {
                 // Why a loop that was held could not go on is news; how it was held is not. One whose supervisor could not
                 // record its end, because the disk is full, has no other reason than that.
                 match why {
-                    Some((detail, Reason::Disk)) if end.reason == Reason::Interrupted => {
+                    Some(JobFailure { detail, reason: Reason::Disk, .. })
+                        if end.reason == Reason::Interrupted =>
+                    {
                         LoopResult { reason: Reason::Disk, detail, ..end }
                     }
-                    Some((detail, _)) => LoopResult { detail, ..end },
+                    Some(JobFailure { detail, .. }) => LoopResult { detail, ..end },
                     None => end,
                 }
             }
@@ -861,8 +862,9 @@ impl<'a> Performer<'a> {
                 return Ok(());
             }
             None => {
-                let (detail, reason) = why.unwrap_or((exit.how, Reason::Error));
-                LoopResult { reason, ..failed(detail) }
+                let JobFailure { detail, reason, repeats } =
+                    why.unwrap_or_else(|| JobFailure::new(exit.how, Reason::Error));
+                LoopResult { reason, repeats, ..failed(detail) }
             }
         };
         self.account(news)?;
@@ -907,6 +909,7 @@ fn failed(detail: String) -> LoopResult {
         is_changed: false,
         session: None,
         refused: None,
+        repeats: false,
     }
 }
 

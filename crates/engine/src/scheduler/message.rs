@@ -43,7 +43,9 @@ pub(crate) enum HostMessage {
 #[serde(rename_all = "snake_case")]
 pub(crate) enum JobMessage {
     /// The greeting, before anything else.
-    Hello { protocol: u32 },
+    Hello {
+        protocol: u32,
+    },
     /// A fact about the job's unit for the run's stream.
     Event(RunEvent),
     /// A line that an agent of the unit printed; of a step, one that a check printed, or an agent on its standard error.
@@ -53,7 +55,9 @@ pub(crate) enum JobMessage {
     /// An agent of a step said or did something.
     Said(TranscriptEntry),
     /// The loop of a step has written to the journal, up to this place. What was said before belongs before it.
-    Wrote { seq: u64 },
+    Wrote {
+        seq: u64,
+    },
     /// How the script of a step ended.
     Script(ScriptReport),
     /// The task has this worktree, and it is ready.
@@ -65,10 +69,24 @@ pub(crate) enum JobMessage {
     },
     /// How the merge of a task ended.
     Merge(MergeReport),
-    /// The loop or script of a step did not begin, or could not be brought to an end.
-    Failed { detail: String, reason: Reason },
+    Failed(JobFailure),
     /// The job has done what it was told about a task, and waits for the next order.
     Idle,
+}
+
+/// Why the loop or script of a step did not begin, or could not be brought to an end.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct JobFailure {
+    pub(crate) detail: String,
+    pub(crate) reason: Reason,
+    /// Whether it was refused for what the run was started with.
+    pub(crate) repeats: bool,
+}
+
+impl JobFailure {
+    pub(crate) fn new(detail: String, reason: Reason) -> Self {
+        Self { detail, reason, repeats: false }
+    }
 }
 
 /// A line that a job printed and that is no message of its host's version.

@@ -571,7 +571,7 @@ impl Scheduler<'_> {
                         | JobMessage::Script(_)
                         | JobMessage::Worktree { .. }
                         | JobMessage::Merge(_)
-                        | JobMessage::Failed { .. }
+                        | JobMessage::Failed(_)
                         | JobMessage::Idle,
                     ) => {}
                     Err(_) if self.jobs[at].is_garbled => {}

@@ -20,7 +20,10 @@ use crate::{
     repository::{
         CommitFacts, KnownWorktree, Merged, Repository, SetupFailed, Worktree, WorktreeOwner, prepare,
     },
-    scheduler::{JobReporter, message::JobMessage},
+    scheduler::{
+        JobReporter,
+        message::{JobFailure, JobMessage},
+    },
     snapshots::{self, SnapshotChoice},
     store::Store,
     supervisor::{self, NewLoop, ResumeLoop, StartError},
@@ -164,7 +167,7 @@ pub(crate) fn work(spec: StageSpec, voice: &mut JobReporter, memory: &mut JobMem
         StageWork::Tidy { commit } => job.tidy(&commit),
     });
     if let Err(error) = done {
-        voice.say(&JobMessage::Failed { detail: error.to_string(), reason: error.reason() });
+        voice.say(&JobMessage::Failed(JobFailure::new(error.to_string(), error.reason())));
     }
 }
 

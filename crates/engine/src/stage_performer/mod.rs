@@ -43,7 +43,7 @@ use crate::{
     scheduler::{
         RunError,
         host::{self, JobExit, JobHost, JobSignal, LocalHost, RunningJob},
-        message::{HostMessage, JobMessage, PROTOCOL},
+        message::{HostMessage, JobFailure, JobMessage, PROTOCOL},
     },
     signals::{ArrivedSignal, Signals},
     snapshots::{self, Workspace},
@@ -923,7 +923,7 @@ impl TaskPerformer<'_> {
                         self.take_in(at, vec![now(TaskNews::WorktreeMade { path, branch, target })])?;
                     }
                     Ok(JobMessage::Merge(report)) => self.jobs[place].merged = Some(report),
-                    Ok(JobMessage::Failed { detail, reason }) => {
+                    Ok(JobMessage::Failed(JobFailure { detail, reason, .. })) => {
                         self.jobs[place].failed = Some((detail, reason));
                     }
                     Ok(

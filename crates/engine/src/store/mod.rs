@@ -115,7 +115,7 @@ impl StoreError {
             }
             Self::TooNew { .. } => Some("upgrade dacapo, or set DACAPO_HOME to another folder".to_owned()),
             Self::Disk { is_full: true, .. } => {
-                Some("make room, then `dacapo resume`; nothing that was recorded is lost".to_owned())
+                Some("make room; then `dacapo resume` goes on with a loop that had begun. Nothing that was recorded is lost".to_owned())
             }
             Self::Disk { .. } => {
                 Some("check the disk and its permissions, or set DACAPO_HOME to another folder".to_owned())

@@ -29,7 +29,7 @@ use jiff::Timestamp;
 use super::{SuperviseError, Supervisor, answers};
 use crate::{
     checkouts,
-    git::{Git, LinksAtStart, WorkspaceError},
+    git::{DISK_FULL, Git, LinksAtStart, WorkspaceError},
     goalposts::{Extras, Stamp, WatchedGoalposts, is_installed, rewritten},
     items::{ChangedFile, marks_of},
     must_fail::{MustFailFiles, tests_of_claim},
@@ -45,7 +45,7 @@ const NAMED: usize = 20;
 /// The workspace could not be looked at. On a full disk that is the reason, whoever met it; git says so in the words of the system,
 /// and dacapo runs it with `LC_ALL=C`.
 fn not_examined(why: String) -> Input {
-    let is_full = ["No space left on device", "Disk quota exceeded"].iter().any(|words| why.contains(words));
+    let is_full = [DISK_FULL, "Disk quota exceeded"].iter().any(|words| why.contains(words));
     if is_full {
         Input::DiskFailed(format!("the disk is full: {why}"))
     } else {

@@ -95,6 +95,7 @@ impl TasksPlace {
 /// Refuses a folder in which no task could be worked on.
 fn require_repository(root: &Path) -> Result<(), UserError> {
     if std::fs::symlink_metadata(root.join(".git")).is_err() {
+        Context::refuse_bare(root)?;
         let what = format!("`{}` lies in no git repository, and a task is worked on in one", root.display());
         return Err(UserError::usage(what).hint("`git init` makes one; `--dir DIR` names another folder"));
     }

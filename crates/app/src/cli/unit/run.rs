@@ -391,12 +391,7 @@ pub(in crate::cli) fn root_of(dir: Option<&PathBuf>) -> Result<PathBuf, UserErro
     if std::fs::symlink_metadata(top.join(".git")).is_ok() {
         return Ok(top);
     }
-    if let Some(bare) = folder.ancestors().find(|folder| units::is_bare(folder)) {
-        let what = format!("`{}` is a bare repository: it has no files to work on", bare.display());
-        return Err(
-            UserError::usage(what).hint("clone it, or add a worktree (`git worktree add`), and work there")
-        );
-    }
+    Context::refuse_bare(&folder)?;
     Err(UserError::usage(format!("`{}` is not in a git repository", folder.display()))
         .hint("units are worked on in worktrees; `git init` and a first commit make them possible"))
 }

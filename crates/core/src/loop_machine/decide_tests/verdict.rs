@@ -55,7 +55,7 @@ fn a_claim_goes_its_way_step_by_step() {
 
 #[test]
 fn every_refusal_has_its_reason_and_its_words() {
-    // req 35, req 179, req 180, req 185, faults A10, A11 and A12
+    // req 180, req 185, faults A10, A11 and A12
     let fifo = exits_with(0, |r| r.facts.done = DoneFact::NotAFile("fifo"));
     let claims = || vec![promises(0), no_children()];
     let then = |inputs: Vec<Input>| [claims(), inputs].concat();
@@ -268,7 +268,6 @@ fn a_red_gate_is_tried_again_and_called_flaky_if_it_passes_then() {
 
 #[test]
 fn gates_run_before_the_first_agent_where_their_past_counts() {
-    // req 40
     let table: [(Bend, bool); 5] = [
         (|_| {}, false),
         (|p| p.gates.baseline = true, true),
@@ -343,7 +342,7 @@ fn red_first_ends_a_loop_whose_gate_is_green_already() {
 
 #[test]
 fn a_gate_may_stay_red_as_it_was_if_that_is_tolerated() {
-    // req 40: the same failure only, run after run
+    // The same failure only, run after run.
     let before = "test a ... FAILED in 0.31s";
     let judged = |tolerates: bool, now: Input| {
         let policy = gated(&["a"]).with(|p| {

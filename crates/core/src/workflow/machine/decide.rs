@@ -156,6 +156,7 @@ impl Deciding {
                             attempt,
                             error,
                             reason: None,
+                            repeats: false,
                             retry_at: None,
                         });
                     } else {
@@ -284,6 +285,16 @@ impl Deciding {
                     _ => self.failed(id, attempt, end.detail, Some(end.reason)),
                 }
             }
+            LoopOutcome::Held | LoopOutcome::Failed if end.repeats => {
+                self.record(WorkflowEvent::StepError {
+                    step: id.clone(),
+                    attempt,
+                    error: end.detail,
+                    reason: Some(end.reason),
+                    repeats: true,
+                    retry_at: None,
+                });
+            }
             LoopOutcome::Held | LoopOutcome::Failed => self.failed(id, attempt, end.detail, Some(end.reason)),
             LoopOutcome::Done if work == StepWorkKind::Rework => {
                 self.record(WorkflowEvent::ReworkComplete { step: id.clone(), attempt });
@@ -367,7 +378,8 @@ impl Deciding {
             is_meant && own.retries < retry.max_attempts && self.state.stopping.is_none()
         });
         let retry_at = retry_at.map(|retry| later(self.now, retry.delay, own.retries));
-        self.record(WorkflowEvent::StepError { step: id.clone(), attempt, error, reason, retry_at });
+        let step = id.clone();
+        self.record(WorkflowEvent::StepError { step, attempt, error, reason, repeats: false, retry_at });
     }
 
     fn script_ended(

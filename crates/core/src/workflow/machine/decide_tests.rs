@@ -80,6 +80,7 @@ impl Run {
             is_changed,
             session: Some(format!("session-{step}")),
             refused: None,
+            repeats: false,
         };
         let attempt = self.attempt(step);
         self.tell(WorkflowNews::LoopEnded { step: id(step), attempt, end: Box::new(end) })
@@ -498,6 +499,7 @@ fn a_loop_that_is_out_of_iterations_says_what_refused_its_last_claim() {
             is_changed: false,
             session: None,
             refused: refused.map(str::to_owned),
+            repeats: false,
         };
         run.tell(WorkflowNews::LoopEnded { step, attempt: 1, end: Box::new(end) })
     };

@@ -155,6 +155,9 @@ pub enum WorkflowEvent {
         /// Why its loop ended, if it was a loop that failed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<Reason>,
+        /// Whether it would fail like this again: it was refused for what the run was started with.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        repeats: bool,
         /// When it is tried again, if it is.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         retry_at: Option<Timestamp>,

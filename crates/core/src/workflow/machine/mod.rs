@@ -172,6 +172,8 @@ pub struct LoopResult {
     pub session: Option<String>,
     /// Why the last claim did not count, if one was refused.
     pub refused: Option<String>,
+    /// Whether it did not begin because of what the run was started with, so that it never will.
+    pub repeats: bool,
 }
 
 /// How a script ended.

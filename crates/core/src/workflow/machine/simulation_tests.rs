@@ -147,6 +147,7 @@ impl World {
             is_changed,
             session: Some("s".to_owned()),
             refused: None,
+            repeats: false,
         };
         let (step, attempt) = key;
         let is_script = matches!(self.state.kind(&step), Some(StepKind::Bash(_)));
