@@ -471,32 +471,6 @@ fn a_command_that_a_script_finds_on_a_path_of_the_workspace_is_part_of_the_test(
 }
 
 #[test]
-fn a_makefile_is_as_before_but_for_sources_that_are_new() {
-    let old = "OBJS = a.o b.o\ntest: $(OBJS)\n\tcc -o t a.c b.c\n\t./t\n";
-    for (new, before) in [
-        (old.to_owned(), old.to_owned()),
-        // A new source stands where the new makefile has it.
-        (old.replace("b.c\n", "b.c new.c\n"), old.replace("b.c\n", "b.c new.c\n")),
-        (old.replace("b.o\n", "b.o src/new.o\n"), old.replace("b.o\n", "b.o src/new.o\n")),
-        // Whatever else is in such a line, or another one, is as it was.
-        (old.replace("b.c\n", "b.c new.c -DNDEBUG\n"), old.to_owned()),
-        (old.replace("b.c\n", "new.c\n"), old.to_owned()),
-        (old.replace("\t./t\n", "\ttrue\n"), old.to_owned()),
-        (old.replace("\t./t\n", "\t./t || true\n"), old.to_owned()),
-        (format!("{old}test2: new.c\n\ttrue\n"), old.to_owned()),
-        (old.replace("\tcc -o t a.c b.c", "cc -o t a.c b.c new.c"), old.to_owned()),
-        // Words that only look like a source.
-        (old.replace("b.c\n", "b.c $(evil).c\n"), old.to_owned()),
-        (old.replace("b.c\n", "b.c -include=x.h\n"), old.to_owned()),
-        (old.replace("b.c\n", "b.c;true;x.c\n"), old.to_owned()),
-        (String::new(), old.to_owned()),
-    ] {
-        assert_eq!(makefile_as_before(old, &new), before, "{new}");
-    }
-    assert_eq!(makefile_as_before("", "all:\n\ttrue\n"), "");
-}
-
-#[test]
 fn patterns_of_scripts_are_known_if_they_find_something() {
     let files = Files(BTreeMap::from([
         ("run.sh", "for f in cases/*.sh; do . \"$f\"; done\nfor f in none/*.sh; do sh $f; done\n"),
