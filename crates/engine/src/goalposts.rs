@@ -25,9 +25,10 @@ use dacapo_core::{
     goalposts::{
         ABOVE, Checks, Followed, FollowedFile, Following, Generators, Goalpost, GoalpostKind, GoalpostSeal,
         Goalposts, IN_HOME, MAX_MUST_FAIL, Moved, MovedGoalpost, MustFailTest, OutsideFile, PROFILES,
-        RUNNER_PARTS, RenamedPackage, Runner, SHADOW_PACKAGES, SHADOWS, SharedFile, below, follow,
-        is_discovered, is_left_out, is_link_to_system, is_loaded_by_unittest, kind_of, kind_of_work,
-        makefile_as_before, moved_folders, must_fail_tests, packages_of_test, rests_on, starts_with_profiles,
+        RUNNER_PARTS, RenamedPackage, Runner, SHADOW_PACKAGES, SHADOWS, SharedFile, below, branches_read,
+        follow, is_discovered, is_left_out, is_link_to_system, is_loaded_by_unittest, kind_of, kind_of_work,
+        makefile_as_before, moved_folders, must_fail_tests, packages_of_test, python_packages_of_test,
+        rests_on, starts_with_profiles,
     },
     judge::{
         gate_scripts::{is_found_by_itself, named_files, role},
@@ -295,7 +296,7 @@ pub(crate) struct WatchedGoalposts {
     named: BTreeSet<String>,
     /// Which of the goalposts of the start may be executed: what runs a folder of programs leaves out the others.
     executable: BTreeSet<String>,
-    /// Tags that gates and their scripts name, with what they named at the start.
+    /// Tags that gates and their scripts name, and branches that they take files from, with what they named at the start.
     tags: Tags,
     /// Settings above the workspace and in the user's home folder, with their hash if they are there.
     outside: BTreeMap<PathBuf, Option<String>>,
@@ -329,7 +330,8 @@ pub(crate) struct WatchedGoalposts {
     hides_files: bool,
 }
 
-/// Tags of a repository, and what each named: a gate that takes its tests from one takes what was meant then.
+/// Tags of a repository, and branches that files are taken from, with what each named: a gate that takes its tests from one takes
+/// what was meant then.
 #[derive(Default)]
 struct Tags {
     common_dir: PathBuf,
@@ -337,11 +339,22 @@ struct Tags {
 }
 
 impl Tags {
-    /// The tags of the repository at `root` that these texts name.
-    fn named(root: &Path, texts: impl Iterator<Item = String>) -> Self {
-        let Some((_, common_dir)) = on_disk::folders_of_checkout(root) else { return Self::default() };
+    /// The tags of the repository at `root` that these texts name, and the branches that commands in them take files from. The branch
+    /// that is checked out moves with the work.
+    fn named(root: &Path, texts: impl Iterator<Item = String>, watches_branches: bool) -> Self {
+        let Some((own_dir, common_dir)) = on_disk::folders_of_checkout(root) else { return Self::default() };
+        let texts: Vec<String> = texts.collect();
+        let head = fs::read_to_string(own_dir.join("HEAD")).unwrap_or_default();
+        let is_own = |name: &String| head.trim().strip_prefix("ref: ") == Some(name);
+        let branches: BTreeSet<String> = texts
+            .iter()
+            .flat_map(|text| branches_read(text))
+            .map(|branch| format!("refs/heads/{branch}"))
+            .filter(|name| watches_branches && !is_own(name))
+            .collect();
         let is_part = |c: char| c.is_alphanumeric() || matches!(c, '.' | '_' | '-' | '/' | '+');
         let words: BTreeSet<String> = texts
+            .iter()
             .flat_map(|text| text.split(|c| !is_part(c)).map(str::to_owned).collect::<Vec<_>>())
             .flat_map(|word| word.split("..").map(str::to_owned).collect::<Vec<_>>())
             .filter(|word| !word.is_empty() && !word.starts_with(['/', '-', '.']))
@@ -351,17 +364,19 @@ impl Tags {
             packed.lines().filter_map(|line| line.split_once(' ')?.1.strip_prefix("refs/tags/")).collect();
         let loose = common_dir.join("refs/tags");
         let is_tag = |word: &String| packed.contains(word.as_str()) || loose.join(word).is_file();
-        let id_of = |word: &String| on_disk::reference(&common_dir, &format!("refs/tags/{word}"));
-        let tags = words.into_iter().filter(is_tag).take(MAX_TAGS);
-        let found = tags.filter_map(|word| id_of(&word).map(|id| (word, id)));
+        let tags = words.into_iter().filter(is_tag).map(|word| format!("refs/tags/{word}"));
+        let found = tags.chain(branches).take(MAX_TAGS).filter_map(|name| {
+            let id = on_disk::reference(&common_dir, &name)?;
+            Some((name, id))
+        });
         Self { ids: found.collect(), common_dir }
     }
 
     fn moved(&self) -> Vec<String> {
-        let names = self.ids.iter().map(|(tag, id)| (format!("refs/tags/{tag}"), id));
-        let moved =
-            names.filter(|(name, id)| on_disk::reference(&self.common_dir, name).as_ref() != Some(id));
-        moved.map(|(name, _)| name).collect()
+        let is_moved = |(name, id): &(&String, &String)| {
+            on_disk::reference(&self.common_dir, name).as_ref() != Some(*id)
+        };
+        self.ids.iter().filter(is_moved).map(|(name, _)| name.clone()).collect()
     }
 }
 
@@ -701,7 +716,10 @@ impl WatchedGoalposts {
             let gates = policy.gates.specs.iter().filter(|gate| gate.ask.is_none());
             let scripts = reach.followed.iter().filter_map(|file| watched.contents.get(&file.path));
             let scripts = scripts.map(|bytes| String::from_utf8_lossy(bytes).into_owned());
-            watched.tags = Tags::named(root, gates.map(|gate| gate.script().to_string()).chain(scripts));
+            let texts = gates.map(|gate| gate.script().to_string()).chain(scripts);
+            // The target of units moves with every task that is merged.
+            let is_of_unit = policy.marks_items() || policy.source.is_some();
+            watched.tags = Tags::named(root, texts, !is_of_unit);
         }
         reach.followed.extend(rested_on.into_iter().map(|(path, check)| {
             let named_by = Some(check).filter(|check| !check.is_empty());
@@ -709,6 +727,7 @@ impl WatchedGoalposts {
         }));
         if path.is_some() {
             watched.read_packages(&walk.left_out);
+            watched.read_own_packages();
             watched.on_path = own_programs(root);
         }
         watched.note(walk);
@@ -862,6 +881,31 @@ impl WatchedGoalposts {
         let new = files.into_iter().map(|file| (file.clone(), KnownProgram::at(file)));
         let new: Vec<_> = new.filter(|(file, _)| !self.installed.contains_key(file)).collect();
         self.installed.extend(new);
+    }
+
+    /// Takes in the packages of Python in the user's home folder that tests import: they may compare by them.
+    fn read_own_packages(&mut self) {
+        let Some(home) = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute()) else {
+            return;
+        };
+        let places = site_packages(&home.join(".local/lib"));
+        if places.is_empty() {
+            return;
+        }
+        let imported: BTreeSet<String> =
+            self.test_texts().flat_map(|(path, text)| python_packages_of_test(path, text)).collect();
+        let mut files: Vec<PathBuf> = Vec::new();
+        for (packages, module) in
+            places.iter().flat_map(|place| imported.iter().map(move |name| (place, name)))
+        {
+            files_below(&packages.join(module), &mut files);
+            files.extend(Some(packages.join(format!("{module}.py"))).filter(|file| file.is_file()));
+        }
+        // Python writes these by itself.
+        files.retain(|file| !file.components().any(|part| part.as_os_str() == "__pycache__"));
+        files.truncate(MAX_INSTALLED.saturating_sub(self.installed.len()));
+        let new: Vec<PathBuf> = files.into_iter().filter(|file| !self.installed.contains_key(file)).collect();
+        self.installed.extend(new.into_iter().map(|file| (file.clone(), KnownProgram::at(file))));
     }
 
     fn empty(root: &Path, below: &str, policy: &Policy) -> Self {
@@ -1484,7 +1528,11 @@ impl WatchedGoalposts {
                                 below(above, path)
                                     .is_none_or(|path| self.at_start.contains(&hash_of_path(&path)))
                             };
-                            replace(&file, makefile_as_before(old, &new, &was_there).as_bytes())?;
+                            let is_there = |path: &str| {
+                                below(above, path).is_some_and(|path| folder.join(path).is_file())
+                            };
+                            let before = makefile_as_before(old, &new, &was_there, &is_there);
+                            replace(&file, before.as_bytes())?;
                         }
                         _ => replace(&file, before)?,
                     }

@@ -480,6 +480,41 @@ fn patterns_of_scripts_are_known_if_they_find_something() {
 }
 
 #[test]
+fn patterns_by_which_a_script_lists_what_it_runs_are_known() {
+    let files =
+        Files(BTreeMap::from([("checks/v1.sh", "true"), ("src/a.sh", "true"), ("docs/a.md", "words")]));
+    for (command, patterns) in [
+        ("sh \"$(ls -1 checks/*.sh | sort -V | tail -n 1)\"", vec!["checks/*.sh"]),
+        ("find checks/*.sh | xargs -n 1 sh", vec!["checks/*.sh"]),
+        // What is only looked at.
+        ("ls checks/*.sh | wc -l", vec![]),
+        ("sh -n \"$(ls checks/*.sh)\"", vec![]),
+        ("ls docs/*.md | xargs -n 1 cat", vec![]),
+        ("sh \"$(ls none/*.sh)\"", vec![]),
+    ] {
+        assert_eq!(follow(command, "", &files).patterns, patterns, "{command}");
+    }
+}
+
+#[test]
+fn branches_that_a_gate_takes_files_from_are_told_from_those_it_compares_with() {
+    for (script, branches) in [
+        ("git archive checks | tar -x -C build && cd build && sh tests/run.sh", vec!["checks"]),
+        ("git show checks:tests/run.sh | sh", vec!["checks"]),
+        ("git checkout checks -- tests && sh tests/run.sh", vec!["checks", "tests"]),
+        ("git restore --source=checks tests", vec!["checks", "tests"]),
+        ("git diff --quiet main -- tests", vec![]),
+        ("git log main..HEAD", vec![]),
+        ("git checkout main", vec![]),
+        ("git show main", vec![]),
+        ("git show $BRANCH:a", vec![]),
+        ("tar archive main", vec![]),
+    ] {
+        assert_eq!(branches_read(script), branches, "{script}");
+    }
+}
+
+#[test]
 fn a_module_of_go_that_is_new_counts_where_tests_were() {
     let before = posts(&[("sums/a_test.go", "1"), ("go.mod", "module a")]);
     for (new, text, counts) in [

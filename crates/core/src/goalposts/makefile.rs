@@ -1,6 +1,8 @@
 //! A makefile as it was before the agent, with what new work needs of it: the names of new sources, rules that make new files,
 //! and the folders in which compilers find these.
 
+use std::collections::BTreeSet;
+
 use super::conventions::kind_of;
 
 /// Endings of what a compiler reads.
@@ -9,12 +11,19 @@ const SOURCES: &[&str] = &[".c", ".cc", ".cpp", ".cxx", ".h", ".hh", ".hpp", ".i
 const OBJECTS: &[&str] = &["o"];
 
 /// The makefile `old` with what `new` adds to it that cannot change how what was there is built and tested. `was_there` says which
-/// files there were at the start, by their paths from the folder of the makefile.
+/// files there were at the start, `is_there` which there are now, by their paths from the folder of the makefile.
 ///
+/// - Sources that were moved have the name of their new place.
 /// - Names of new sources and objects stay in the lines where the agent put them.
 /// - A rule whose targets are new files stays, at the end, so that `make` without a target makes what it made.
 /// - A folder in which a compiler is to look for headers is searched after all others, those of the system included.
-pub fn makefile_as_before(old: &str, new: &str, was_there: &dyn Fn(&str) -> bool) -> String {
+pub fn makefile_as_before(
+    old: &str,
+    new: &str,
+    was_there: &dyn Fn(&str) -> bool,
+    is_there: &dyn Fn(&str) -> bool,
+) -> String {
+    let old = &with_moved_sources(old, new, was_there, is_there);
     let known = words(old);
     let mut extended: Vec<(Vec<String>, String)> = new
         .lines()
@@ -45,6 +54,49 @@ pub fn makefile_as_before(old: &str, new: &str, was_there: &dyn Fn(&str) -> bool
             text.push('\n');
         }
         text.push_str(&rule.text);
+    }
+    text
+}
+
+/// `old` with the new places of sources that are gone: the one new file of the same name that the new makefile names instead.
+fn with_moved_sources(
+    old: &str,
+    new: &str,
+    was_there: &dyn Fn(&str) -> bool,
+    is_there: &dyn Fn(&str) -> bool,
+) -> String {
+    let known = words(old);
+    let mut candidates: Vec<String> = words(new);
+    candidates.retain(|word| is_new_source(word, &known) && !was_there(word) && is_there(word));
+    candidates.sort_unstable();
+    candidates.dedup();
+    let name = |path: &str| path.rsplit('/').next().unwrap_or_default().to_owned();
+    let place_of = |word: &str| -> Option<&String> {
+        let is_gone = is_path(word) && was_there(word) && !is_there(word) && kind_of(word).is_none();
+        let mut places = candidates.iter().filter(|place| is_gone && name(place) == name(word));
+        places.next().filter(|place| places.next().is_none() && kind_of(place).is_none())
+    };
+    // Headers that moved with them are found by the same command.
+    let folders: Vec<String> = words(new).into_iter().filter(|word| is_new_folder(word, &known)).collect();
+    let folders: BTreeSet<&str> = folders.iter().filter_map(|word| folder_of_headers(word)).collect();
+    let flags: String = folders.iter().map(|folder| format!(" -idirafter {folder}")).collect();
+    let mut text = String::with_capacity(old.len());
+    for line in old.split_inclusive('\n') {
+        let mut rest = line;
+        while let Some(start) = rest.find(|c: char| !c.is_whitespace()) {
+            let end = rest[start..].find(char::is_whitespace).map_or(rest.len(), |end| start + end);
+            let word = &rest[start..end];
+            text.push_str(&rest[..start]);
+            match place_of(word) {
+                Some(place) => {
+                    text.push_str(place);
+                    text.push_str(if line.starts_with('\t') { &flags } else { "" });
+                }
+                None => text.push_str(word),
+            }
+            rest = &rest[end..];
+        }
+        text.push_str(rest);
     }
     text
 }
@@ -191,7 +243,8 @@ mod tests {
     const OLD: &str = "OBJS = a.o b.o\ntest: $(OBJS)\n\tcc -I. -o t a.c b.c\n\t./t\n";
 
     fn as_before(new: &str) -> String {
-        makefile_as_before(OLD, new, &|path| matches!(path, "a.c" | "b.c" | "lib/judge.c" | "old.h"))
+        let was_there = |path: &str| matches!(path, "a.c" | "b.c" | "lib/judge.c" | "old.h");
+        makefile_as_before(OLD, new, &was_there, &was_there)
     }
 
     #[test]
@@ -215,7 +268,39 @@ mod tests {
         ] {
             assert_eq!(as_before(&new), before, "{new}");
         }
-        assert_eq!(makefile_as_before("", "all:\n\ttrue\n", &|_| false), "");
+        assert_eq!(makefile_as_before("", "all:\n\ttrue\n", &|_| false, &|_| false), "");
+    }
+
+    #[test]
+    fn sources_that_were_moved_are_named_in_their_new_place() {
+        let old = "t: a.c test_a.c\n\tcc -I. -o t a.c test_a.c\n\t./t\n";
+        let was_there = |path: &str| matches!(path, "a.c" | "test_a.c" | "b/a.c");
+        for (new_place, places, before) in [
+            ("src/a.c", vec!["src/a.c", "test_a.c"], "src/a.c"),
+            // It is still there, the new one is no file, was there before, or is one of two.
+            ("src/a.c", vec!["a.c", "src/a.c", "test_a.c"], "a.c"),
+            ("src/a.c", vec!["test_a.c"], "a.c"),
+            ("b/a.c", vec!["b/a.c", "test_a.c"], "a.c"),
+            ("src/a.c lib/a.c", vec!["src/a.c", "lib/a.c", "test_a.c"], "a.c"),
+            ("other.c", vec!["other.c", "test_a.c"], "a.c"),
+            ("tests/a.c", vec!["tests/a.c", "test_a.c"], "a.c"),
+        ] {
+            let new = old.replace(" a.c", &format!(" {new_place}"));
+            let is_there = |path: &str| places.contains(&path);
+            let known = old.replace(" a.c", &format!(" {before}"));
+            let found = makefile_as_before(old, &new, &was_there, &is_there);
+            assert_eq!(found, known, "{new}");
+        }
+        let new = old.replace(" a.c", " src/a.c").replace("-I.", "-Isrc");
+        let is_there = |path: &str| matches!(path, "src/a.c" | "test_a.c");
+        assert_eq!(
+            makefile_as_before(old, &new, &was_there, &is_there),
+            "t: src/a.c test_a.c\n\tcc -I. -o t src/a.c -idirafter src test_a.c\n\t./t\n"
+        );
+        // A test stays where it was.
+        let new = old.replace("test_a.c", "quiet/test_a.c");
+        let is_there = |path: &str| matches!(path, "a.c" | "quiet/test_a.c");
+        assert_eq!(makefile_as_before(old, &new, &was_there, &is_there), old);
     }
 
     #[test]

@@ -28,12 +28,12 @@ pub use conventions::{
     ABOVE, IN_HOME, PROFILES, RUNNER_PARTS, SHADOW_PACKAGES, SHADOWS, is_discovered, is_left_out,
     is_loaded_by_unittest, kind_of, kind_of_work, starts_with_profiles, test_of_snapshots,
 };
-pub use follow::{Followed, FollowedFile, Following, follow};
+pub use follow::{Followed, FollowedFile, Following, branches_read, follow};
 pub use generators::Generators;
 pub use links::is_link_to_system;
 pub use makefile::makefile_as_before;
 pub use missed::missed_tests;
-pub use modules::{below, packages_of_test};
+pub use modules::{below, packages_of_test, python_packages_of_test};
 pub use must_fail::{
     MAX_MUST_FAIL, MustFailRun, MustFailSearch, MustFailTest, Place, ends_as_its_tests_do, expected_numbers,
     must_fail_name, must_fail_tests, must_fail_tests_of_claim, with_must_fail_tests,
