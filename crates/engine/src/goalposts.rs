@@ -795,8 +795,8 @@ impl WatchedGoalposts {
         found
     }
 
-    /// Tells the scripts that make a part of the program from those that decide about it. Something else has to decide: a runner of
-    /// tests, or another script.
+    /// Tells the scripts that make a part of the program from those that decide about it. All else that the gates start has to be
+    /// runners of tests.
     fn find_generators(&mut self, reach: &GateReach, policy: &Policy, files: &[String], earlier: &Earlier) {
         if policy.gates.tests != TestsMode::Checked || policy.gates.from == GateFrom::Base {
             return;
@@ -829,13 +829,12 @@ impl WatchedGoalposts {
             })
             .filter(|(_, made)| !made.is_empty())
             .collect();
-        let has_runner =
-            reach.runners.iter().any(|(_, runners)| runners.iter().any(|runner| !runner.is_a_front()));
-        let decides = |path: &&&String| {
-            let is_script = [".sh", ".bash", ".py", ".js"].iter().any(|end| path.ends_with(end));
-            is_script && !found.contains_key(path.as_str())
-        };
-        if !has_runner && !scripts.iter().any(|path| decides(&path)) {
+        // A generator runs before the rest of a gate, and could lay a file for it that was not there (a `GNUmakefile`, what a script
+        // takes in if it is there). Runners that notice must-fail tests are not steered by that.
+        let runners: BTreeSet<Runner> =
+            reach.runners.iter().flat_map(|(_, runners)| runners).copied().collect();
+        let steps_alone = scripts.iter().all(|path| found.contains_key(path.as_str()));
+        if runners.is_empty() || !runners.iter().all(|runner| runner.has_must_fail_tests()) || !steps_alone {
             return;
         }
         for path in found.keys() {
