@@ -23,17 +23,18 @@ use std::{
 
 use dacapo_core::{
     goalposts::{
-        ABOVE, Checks, Followed, FollowedFile, Following, Goalpost, GoalpostKind, GoalpostSeal, Goalposts,
-        IN_HOME, MAX_MUST_FAIL, Moved, MovedGoalpost, MustFailTest, OutsideFile, PROFILES, RUNNER_PARTS,
-        Runner, SHADOW_PACKAGES, SHADOWS, SharedFile, below, follow, is_discovered, is_left_out,
-        is_link_to_system, is_loaded_by_unittest, kind_of, kind_of_work, makefile_as_before, must_fail_tests,
-        packages_of_test, rests_on, starts_with_profiles,
+        ABOVE, Checks, Followed, FollowedFile, Following, Generators, Goalpost, GoalpostKind, GoalpostSeal,
+        Goalposts, IN_HOME, MAX_MUST_FAIL, Moved, MovedGoalpost, MustFailTest, OutsideFile, PROFILES,
+        RUNNER_PARTS, RenamedPackage, Runner, SHADOW_PACKAGES, SHADOWS, SharedFile, below, branches_read,
+        follow, is_discovered, is_left_out, is_link_to_system, is_loaded_by_unittest, kind_of, kind_of_work,
+        makefile_as_before, moved_folders, must_fail_tests, packages_of_test, python_packages_of_test,
+        rests_on, starts_with_profiles,
     },
     judge::{
         gate_scripts::{is_found_by_itself, named_files, role},
         glob::Globs,
     },
-    policy::{GateSpec, Policy, stays_inside},
+    policy::{GateFrom, GateSpec, Policy, TestsMode, stays_inside},
     receipt::sha256,
 };
 
@@ -281,8 +282,12 @@ pub(crate) struct WatchedGoalposts {
     seen: HashMap<String, (Stamp, Option<Goalpost>)>,
     /// What goalposts held at the start, as far as there is room.
     contents: HashMap<String, Vec<u8>>,
+    /// The manifests of Cargo of the start, by the folders that they lie in.
+    manifests: BTreeMap<String, String>,
     test_paths: Globs,
     followed: BTreeSet<String>,
+    /// Scripts of gates that make a part of the program, each with the files that it makes.
+    generators: BTreeMap<String, Vec<String>>,
     /// Files that decide as a whole since checks rest on them, whatever their names say.
     rested_on: BTreeSet<String>,
     /// Patterns by which scripts of gates find files.
@@ -291,7 +296,7 @@ pub(crate) struct WatchedGoalposts {
     named: BTreeSet<String>,
     /// Which of the goalposts of the start may be executed: what runs a folder of programs leaves out the others.
     executable: BTreeSet<String>,
-    /// Tags that gates and their scripts name, with what they named at the start.
+    /// Tags that gates and their scripts name, and branches that they take files from, with what they named at the start.
     tags: Tags,
     /// Settings above the workspace and in the user's home folder, with their hash if they are there.
     outside: BTreeMap<PathBuf, Option<String>>,
@@ -325,7 +330,8 @@ pub(crate) struct WatchedGoalposts {
     hides_files: bool,
 }
 
-/// Tags of a repository, and what each named: a gate that takes its tests from one takes what was meant then.
+/// Tags of a repository, and branches that files are taken from, with what each named: a gate that takes its tests from one takes
+/// what was meant then.
 #[derive(Default)]
 struct Tags {
     common_dir: PathBuf,
@@ -333,11 +339,22 @@ struct Tags {
 }
 
 impl Tags {
-    /// The tags of the repository at `root` that these texts name.
-    fn named(root: &Path, texts: impl Iterator<Item = String>) -> Self {
-        let Some((_, common_dir)) = on_disk::folders_of_checkout(root) else { return Self::default() };
+    /// The tags of the repository at `root` that these texts name, and the branches that commands in them take files from. The branch
+    /// that is checked out moves with the work.
+    fn named(root: &Path, texts: impl Iterator<Item = String>, watches_branches: bool) -> Self {
+        let Some((own_dir, common_dir)) = on_disk::folders_of_checkout(root) else { return Self::default() };
+        let texts: Vec<String> = texts.collect();
+        let head = fs::read_to_string(own_dir.join("HEAD")).unwrap_or_default();
+        let is_own = |name: &String| head.trim().strip_prefix("ref: ") == Some(name);
+        let branches: BTreeSet<String> = texts
+            .iter()
+            .flat_map(|text| branches_read(text))
+            .map(|branch| format!("refs/heads/{branch}"))
+            .filter(|name| watches_branches && !is_own(name))
+            .collect();
         let is_part = |c: char| c.is_alphanumeric() || matches!(c, '.' | '_' | '-' | '/' | '+');
         let words: BTreeSet<String> = texts
+            .iter()
             .flat_map(|text| text.split(|c| !is_part(c)).map(str::to_owned).collect::<Vec<_>>())
             .flat_map(|word| word.split("..").map(str::to_owned).collect::<Vec<_>>())
             .filter(|word| !word.is_empty() && !word.starts_with(['/', '-', '.']))
@@ -347,17 +364,19 @@ impl Tags {
             packed.lines().filter_map(|line| line.split_once(' ')?.1.strip_prefix("refs/tags/")).collect();
         let loose = common_dir.join("refs/tags");
         let is_tag = |word: &String| packed.contains(word.as_str()) || loose.join(word).is_file();
-        let id_of = |word: &String| on_disk::reference(&common_dir, &format!("refs/tags/{word}"));
-        let tags = words.into_iter().filter(is_tag).take(MAX_TAGS);
-        let found = tags.filter_map(|word| id_of(&word).map(|id| (word, id)));
+        let tags = words.into_iter().filter(is_tag).map(|word| format!("refs/tags/{word}"));
+        let found = tags.chain(branches).take(MAX_TAGS).filter_map(|name| {
+            let id = on_disk::reference(&common_dir, &name)?;
+            Some((name, id))
+        });
         Self { ids: found.collect(), common_dir }
     }
 
     fn moved(&self) -> Vec<String> {
-        let names = self.ids.iter().map(|(tag, id)| (format!("refs/tags/{tag}"), id));
-        let moved =
-            names.filter(|(name, id)| on_disk::reference(&self.common_dir, name).as_ref() != Some(id));
-        moved.map(|(name, _)| name).collect()
+        let is_moved = |(name, id): &(&String, &String)| {
+            on_disk::reference(&self.common_dir, name).as_ref() != Some(*id)
+        };
+        self.ids.iter().filter(is_moved).map(|(name, _)| name.clone()).collect()
     }
 }
 
@@ -683,13 +702,24 @@ impl WatchedGoalposts {
         });
         watched.learn(&reach);
         let rested_on = watched.read_what_checks_rest_on(policy, &walk.files, earlier);
+        watched.find_generators(&reach, policy, &walk.files, earlier);
+        let disk = OnDisk { root, files: &walk.files, earlier };
+        let manifests = walk.files.iter().filter_map(|path| {
+            let folder = path.strip_suffix("Cargo.toml")?;
+            let folder = if folder.is_empty() { folder } else { folder.strip_suffix('/')? };
+            Some((folder.to_owned(), disk.text(path)?))
+        });
+        watched.manifests = manifests.collect();
         let paths = watched.before.0.keys().filter(|path| is_program(&watched.root.join(path)));
         watched.executable = paths.cloned().collect();
         if watched.starts_git {
             let gates = policy.gates.specs.iter().filter(|gate| gate.ask.is_none());
             let scripts = reach.followed.iter().filter_map(|file| watched.contents.get(&file.path));
             let scripts = scripts.map(|bytes| String::from_utf8_lossy(bytes).into_owned());
-            watched.tags = Tags::named(root, gates.map(|gate| gate.script().to_string()).chain(scripts));
+            let texts = gates.map(|gate| gate.script().to_string()).chain(scripts);
+            // The target of units moves with every task that is merged.
+            let is_of_unit = policy.marks_items() || policy.source.is_some();
+            watched.tags = Tags::named(root, texts, !is_of_unit);
         }
         reach.followed.extend(rested_on.into_iter().map(|(path, check)| {
             let named_by = Some(check).filter(|check| !check.is_empty());
@@ -697,6 +727,7 @@ impl WatchedGoalposts {
         }));
         if path.is_some() {
             watched.read_packages(&walk.left_out);
+            watched.read_own_packages();
             watched.on_path = own_programs(root);
         }
         watched.note(walk);
@@ -764,6 +795,62 @@ impl WatchedGoalposts {
         found
     }
 
+    /// Tells the scripts that make a part of the program from those that decide about it. All else that the gates start has to be
+    /// runners of tests.
+    fn find_generators(&mut self, reach: &GateReach, policy: &Policy, files: &[String], earlier: &Earlier) {
+        if policy.gates.tests != TestsMode::Checked || policy.gates.from == GateFrom::Base {
+            return;
+        }
+        let scripts: Vec<&String> = reach.followed.iter().map(|file| &file.path).collect();
+        let is_followed = |path: &&&String| {
+            self.before.0.get(path.as_str()).is_some_and(|post| post.kind == GoalpostKind::Followed)
+                && !self.rested_on.contains(path.as_str())
+        };
+        let candidates: Vec<(String, String)> = scripts
+            .iter()
+            .filter(is_followed)
+            .filter_map(|path| {
+                let text = std::str::from_utf8(self.contents.get(path.as_str())?).ok()?;
+                Some(((*path).clone(), text.to_owned()))
+            })
+            .filter(|(path, text)| Generators::may_be_one(path, text))
+            .collect();
+        if candidates.is_empty() {
+            return;
+        }
+        let is_known = |path: &str| self.before.0.contains_key(path);
+        let disk = OnDisk { root: &self.root, files, earlier };
+        let generators = Generators::among(files, &is_known, &|path| disk.text(path));
+        let found: BTreeMap<String, Vec<String>> = candidates
+            .into_iter()
+            .map(|(path, text)| {
+                let made = generators.products(&path, &text, &is_known);
+                (path, made)
+            })
+            .filter(|(_, made)| !made.is_empty())
+            .collect();
+        // A generator runs before the rest of a gate, and could lay a file for it that was not there (a `GNUmakefile`, what a script
+        // takes in if it is there). Runners that notice must-fail tests are not steered by that.
+        let runners: BTreeSet<Runner> =
+            reach.runners.iter().flat_map(|(_, runners)| runners).copied().collect();
+        let steps_alone = scripts.iter().all(|path| found.contains_key(path.as_str()));
+        if runners.is_empty() || !runners.iter().all(|runner| runner.has_must_fail_tests()) || !steps_alone {
+            return;
+        }
+        for path in found.keys() {
+            if let Some(post) = self.before.0.get_mut(path) {
+                post.kind = GoalpostKind::Generator;
+            }
+            self.seen.remove(path);
+        }
+        self.generators = found;
+    }
+
+    /// Whether a script of a gate makes a part of the program, so that the agent may change it.
+    pub(crate) fn is_generator(&self, path: &str) -> bool {
+        self.generators.contains_key(path)
+    }
+
     /// Whether a test of the start names something in quotes.
     fn is_named_by_tests(&self, name: &str) -> bool {
         let quoted = format!("\"{name}\"");
@@ -795,6 +882,31 @@ impl WatchedGoalposts {
         self.installed.extend(new);
     }
 
+    /// Takes in the packages of Python in the user's home folder that tests import: they may compare by them.
+    fn read_own_packages(&mut self) {
+        let Some(home) = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute()) else {
+            return;
+        };
+        let places = site_packages(&home.join(".local/lib"));
+        if places.is_empty() {
+            return;
+        }
+        let imported: BTreeSet<String> =
+            self.test_texts().flat_map(|(path, text)| python_packages_of_test(path, text)).collect();
+        let mut files: Vec<PathBuf> = Vec::new();
+        for (packages, module) in
+            places.iter().flat_map(|place| imported.iter().map(move |name| (place, name)))
+        {
+            files_below(&packages.join(module), &mut files);
+            files.extend(Some(packages.join(format!("{module}.py"))).filter(|file| file.is_file()));
+        }
+        // Python writes these by itself.
+        files.retain(|file| !file.components().any(|part| part.as_os_str() == "__pycache__"));
+        files.truncate(MAX_INSTALLED.saturating_sub(self.installed.len()));
+        let new: Vec<PathBuf> = files.into_iter().filter(|file| !self.installed.contains_key(file)).collect();
+        self.installed.extend(new.into_iter().map(|file| (file.clone(), KnownProgram::at(file))));
+    }
+
     fn empty(root: &Path, below: &str, policy: &Policy) -> Self {
         let named = policy.gates.specs.iter().flat_map(|gate| named_files(&gate.script()));
         let named = named.map(|name| if below.is_empty() { name } else { format!("{below}/{name}") });
@@ -805,9 +917,11 @@ impl WatchedGoalposts {
             later: ReadLater::default(),
             seen: HashMap::new(),
             contents: HashMap::new(),
+            manifests: BTreeMap::new(),
             test_paths: Globs::parse(&policy.gates.test_paths).unwrap_or_default(),
             followed: BTreeSet::new(),
             rested_on: BTreeSet::new(),
+            generators: BTreeMap::new(),
             found_by: Globs::default(),
             named: named.collect(),
             executable: BTreeSet::new(),
@@ -858,6 +972,10 @@ impl WatchedGoalposts {
         watched.found_by = Globs::parse(&reach.patterns).unwrap_or_default();
         watched.starts_git = reach.programs.contains("git");
         watched.before = before;
+        // What a generator makes is told by its text, which the list does not have: it is put back as a whole.
+        for post in watched.before.0.values_mut().filter(|post| post.kind == GoalpostKind::Generator) {
+            post.kind = GoalpostKind::Followed;
+        }
         watched.outside = outside(root, checkouts);
         watched.outside.extend(profiles(root, policy));
         if let Some(path) = path {
@@ -927,6 +1045,9 @@ impl WatchedGoalposts {
     fn kind(&self, path: &str) -> Option<GoalpostKind> {
         if self.test_paths.matches(path) {
             return Some(GoalpostKind::Test);
+        }
+        if self.generators.contains_key(path) {
+            return Some(GoalpostKind::Generator);
         }
         let is_attributes = self.starts_git && path.rsplit('/').next() == Some(".gitattributes");
         if self.rested_on.contains(path) || is_attributes {
@@ -1194,7 +1315,7 @@ impl WatchedGoalposts {
     /// stay writable, and so does what tests read: some open it for writing.
     pub(crate) fn hold_still(&self, folder: &Path, is_held: bool) {
         let decides = |(path, post): &(&String, &Goalpost)| match post.kind {
-            GoalpostKind::Keys(_) => false,
+            GoalpostKind::Keys(_) | GoalpostKind::Generator => false,
             GoalpostKind::Test => is_discovered(path),
             GoalpostKind::Setting | GoalpostKind::Followed | GoalpostKind::Shadow => true,
         };
@@ -1272,6 +1393,18 @@ impl WatchedGoalposts {
         inside.map(|path| (path.clone(), Stamp::of(&folder.join(path)))).collect()
     }
 
+    /// Packages of Cargo that have another name or place in `folder`, a checkout, and of which nothing is left in the old one.
+    fn renamed_packages(&self, folder: &Path, moved: &[MovedGoalpost]) -> Vec<RenamedPackage> {
+        let manifest = |above: &str| folder.join(above).join("Cargo.toml");
+        let renamed = moved_folders(moved).into_iter().filter_map(|(from, to)| {
+            let has_moved = from == to || (!manifest(&from).exists() && !self.manifests.contains_key(&to));
+            let old = self.manifests.get(&from).filter(|_| has_moved)?;
+            let new = fs::read_to_string(manifest(&to)).ok()?;
+            RenamedPackage::of((from, to), old, &new)
+        });
+        renamed.collect()
+    }
+
     /// Lays the goalposts out in `folder` as they were: `read_base` reads a file of the first snapshot.
     pub(crate) fn put_back(
         &self,
@@ -1299,9 +1432,22 @@ impl WatchedGoalposts {
                 if path.is_dir() { fs::remove_dir_all(path)? } else { fs::remove_file(path)? }
             }
         }
+        let renamed = self.renamed_packages(folder, moved);
+        let place_of = |path: &str| renamed.iter().find_map(|package| package.place_of(path));
+        let taken: HashSet<String> = moved
+            .iter()
+            .filter(|moved| moved.how == Moved::Removed)
+            .filter_map(|moved| place_of(&moved.path))
+            .collect();
         for moved in moved.iter().filter(|moved| !moved.path.starts_with('/')) {
-            untie(folder, Path::new(&moved.path))?;
-            let file = folder.join(&moved.path);
+            // It is put back as what it was in the old place.
+            if moved.how == Moved::Added && taken.contains(&moved.path) {
+                continue;
+            }
+            let place = Some(moved).filter(|moved| moved.how == Moved::Removed);
+            let place = place.and_then(|moved| place_of(&moved.path)).unwrap_or_else(|| moved.path.clone());
+            untie(folder, Path::new(&place))?;
+            let file = folder.join(&place);
             let before = self.contents.get(&moved.path).or_else(|| read.get(moved.path.as_str()));
             match (moved.how, moved.kind) {
                 (Moved::Added, GoalpostKind::Keys(shared)) => {
@@ -1325,6 +1471,13 @@ impl WatchedGoalposts {
                         }
                     }
                 }
+                // It is the work, and makes its files anew.
+                (Moved::Changed, GoalpostKind::Generator) => {
+                    for made in self.generators.get(&moved.path).into_iter().flatten() {
+                        untie(folder, Path::new(made))?;
+                        let _ = fs::remove_file(folder.join(made));
+                    }
+                }
                 (_, kind) => {
                     let Some(before) = before else {
                         return Err(io::Error::other(format!("`{}` cannot be put back", moved.path)));
@@ -1342,6 +1495,17 @@ impl WatchedGoalposts {
                             moved.path
                         )));
                     }
+                    let with_new_names;
+                    let before = match std::str::from_utf8(before) {
+                        Ok(text) if !renamed.is_empty() => {
+                            let text = renamed.iter().fold(text.to_owned(), |text, package| {
+                                package.with_new_names(kind, &moved.path, &text)
+                            });
+                            with_new_names = text.into_bytes();
+                            &with_new_names
+                        }
+                        _ => before,
+                    };
                     match (kind, std::str::from_utf8(before), fs::read_to_string(&file)) {
                         (GoalpostKind::Keys(shared), Ok(old), Ok(new)) => {
                             let above = moved.path.rsplit_once('/').map_or("", |(above, _)| above);
@@ -1356,9 +1520,18 @@ impl WatchedGoalposts {
                                 Checks { ask_for: &ask_for, rest_on: &is_rested_on, shadows: &shadows };
                             replace(&file, shared.as_before_for(old, &new, &checks).as_bytes())?;
                         }
-                        // A new source has to stand in the makefile.
+                        // A new source, and what makes it, has to stand in the makefile.
                         (GoalpostKind::Setting, Ok(old), Ok(new)) if is_found_by_itself(&moved.path) => {
-                            replace(&file, makefile_as_before(old, &new).as_bytes())?;
+                            let above = moved.path.rsplit_once('/').map_or("", |(above, _)| above);
+                            let was_there = |path: &str| {
+                                below(above, path)
+                                    .is_none_or(|path| self.at_start.contains(&hash_of_path(&path)))
+                            };
+                            let is_there = |path: &str| {
+                                below(above, path).is_some_and(|path| folder.join(path).is_file())
+                            };
+                            let before = makefile_as_before(old, &new, &was_there, &is_there);
+                            replace(&file, before.as_bytes())?;
                         }
                         _ => replace(&file, before)?,
                     }

@@ -758,6 +758,7 @@ fn sealed(workspace: &Path, policy: &Policy) -> Sealed {
             GoalpostKind::Test => "a test",
             GoalpostKind::Setting => "decides what a runner does",
             GoalpostKind::Followed => "a gate runs it",
+            GoalpostKind::Generator => "makes a part of the program; may change, and has to make it anew",
             GoalpostKind::Shadow => "stands in for a part of a runner",
             GoalpostKind::Keys(SharedFile::RustSource | SharedFile::PythonSource) => "holds tests",
             GoalpostKind::Keys(_) => "some of its keys decide what a runner does",

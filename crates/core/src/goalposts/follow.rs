@@ -125,6 +125,14 @@ pub fn follow(command: &str, dir: &str, files: &dyn Following) -> Followed {
         } else {
             Vec::new()
         };
+        // One that is listed with them may run instead of them.
+        for pattern in patterns_listed(&script, &dir).into_iter().filter(|_| !unread.is_empty()) {
+            let listed = files.matching(&pattern);
+            let is_run = !listed.is_empty() && listed.iter().all(|path| unread.contains(path));
+            if is_run && !patterns.contains(&pattern) {
+                patterns.push(pattern);
+            }
+        }
         sets_path |= script.contains("PATH=");
         let hooks: Vec<&str> = runs.commands.iter().filter_map(|words| hook_of_git(words)).collect();
         runs_hooks |= !hooks.is_empty();
@@ -257,6 +265,51 @@ fn hook_of_git(words: &[String]) -> Option<&str> {
     let at = arguments.windows(2).position(|pair| pair[0] == "hook" && pair[1] == "run")?;
     let name = arguments[at + 2..].iter().find(|word| !word.starts_with('-'))?;
     (program.rsplit('/').next() == Some("git") && !name.contains('/')).then_some(name.as_str())
+}
+
+/// The names that may be branches from which a script takes files: `git archive checks`, `git show checks:tests/run.sh`,
+/// `git checkout checks -- tests`. What only compares with a branch takes nothing from it.
+pub fn branches_read(script: &str) -> Vec<String> {
+    let mut all: Vec<String> = Vec::new();
+    for words in script_runs(script, "", "").commands {
+        let Some((program, arguments)) = words.split_first() else { continue };
+        if program.rsplit('/').next() != Some("git") {
+            continue;
+        }
+        let takes = |word: &&String| {
+            matches!(word.as_str(), "archive" | "show" | "checkout" | "restore" | "read-tree" | "cat-file")
+        };
+        let Some(verb) = arguments.iter().find(takes) else { continue };
+        let has_paths = arguments.iter().any(|word| word == "--");
+        for word in arguments.iter().filter(|word| *word != verb) {
+            let word = word.strip_prefix("--source=").unwrap_or(word);
+            // Without a path after it, a branch is looked at as a whole.
+            let (branch, is_taken) = match word.split_once(':') {
+                Some((branch, _)) => (branch, true),
+                None => (word, has_paths || !matches!(verb.as_str(), "show" | "checkout")),
+            };
+            let is_name =
+                !branch.is_empty() && !branch.starts_with(['-', '/', '.']) && !branch.contains(['$', '*']);
+            if is_taken && is_name && !all.iter().any(|known| known == branch) {
+                all.push(branch.to_owned());
+            }
+        }
+    }
+    all
+}
+
+/// The patterns by which a script lists what it runs: `sh "$(ls checks/*.sh | tail -n 1)"`.
+fn patterns_listed(script: &str, dir: &str) -> Vec<String> {
+    let is_part = |c: char| c.is_alphanumeric() || matches!(c, '.' | '_' | '-' | '/' | '+' | '*' | '?');
+    let words = script.split(|c: char| !is_part(c)).map(|word| word.trim_start_matches("./"));
+    let is_pattern = |word: &&str| {
+        word.contains(['*', '?'])
+            && word.contains('/')
+            && !word.starts_with(['/', '-', '*', '?'])
+            && !word.contains("..")
+    };
+    let below = |word: &str| if dir.is_empty() { word.to_owned() } else { format!("{dir}/{word}") };
+    words.filter(is_pattern).map(below).collect()
 }
 
 /// The files that commands source.

@@ -471,38 +471,47 @@ fn a_command_that_a_script_finds_on_a_path_of_the_workspace_is_part_of_the_test(
 }
 
 #[test]
-fn a_makefile_is_as_before_but_for_sources_that_are_new() {
-    let old = "OBJS = a.o b.o\ntest: $(OBJS)\n\tcc -o t a.c b.c\n\t./t\n";
-    for (new, before) in [
-        (old.to_owned(), old.to_owned()),
-        // A new source stands where the new makefile has it.
-        (old.replace("b.c\n", "b.c new.c\n"), old.replace("b.c\n", "b.c new.c\n")),
-        (old.replace("b.o\n", "b.o src/new.o\n"), old.replace("b.o\n", "b.o src/new.o\n")),
-        // Whatever else is in such a line, or another one, is as it was.
-        (old.replace("b.c\n", "b.c new.c -DNDEBUG\n"), old.to_owned()),
-        (old.replace("b.c\n", "new.c\n"), old.to_owned()),
-        (old.replace("\t./t\n", "\ttrue\n"), old.to_owned()),
-        (old.replace("\t./t\n", "\t./t || true\n"), old.to_owned()),
-        (format!("{old}test2: new.c\n\ttrue\n"), old.to_owned()),
-        (old.replace("\tcc -o t a.c b.c", "cc -o t a.c b.c new.c"), old.to_owned()),
-        // Words that only look like a source.
-        (old.replace("b.c\n", "b.c $(evil).c\n"), old.to_owned()),
-        (old.replace("b.c\n", "b.c -include=x.h\n"), old.to_owned()),
-        (old.replace("b.c\n", "b.c;true;x.c\n"), old.to_owned()),
-        (String::new(), old.to_owned()),
-    ] {
-        assert_eq!(makefile_as_before(old, &new), before, "{new}");
-    }
-    assert_eq!(makefile_as_before("", "all:\n\ttrue\n"), "");
-}
-
-#[test]
 fn patterns_of_scripts_are_known_if_they_find_something() {
     let files = Files(BTreeMap::from([
         ("run.sh", "for f in cases/*.sh; do . \"$f\"; done\nfor f in none/*.sh; do sh $f; done\n"),
         ("cases/a.sh", "true"),
     ]));
     assert_eq!(follow("sh run.sh", "", &files).patterns, ["cases/*.sh"]);
+}
+
+#[test]
+fn patterns_by_which_a_script_lists_what_it_runs_are_known() {
+    let files =
+        Files(BTreeMap::from([("checks/v1.sh", "true"), ("src/a.sh", "true"), ("docs/a.md", "words")]));
+    for (command, patterns) in [
+        ("sh \"$(ls -1 checks/*.sh | sort -V | tail -n 1)\"", vec!["checks/*.sh"]),
+        ("find checks/*.sh | xargs -n 1 sh", vec!["checks/*.sh"]),
+        // What is only looked at.
+        ("ls checks/*.sh | wc -l", vec![]),
+        ("sh -n \"$(ls checks/*.sh)\"", vec![]),
+        ("ls docs/*.md | xargs -n 1 cat", vec![]),
+        ("sh \"$(ls none/*.sh)\"", vec![]),
+    ] {
+        assert_eq!(follow(command, "", &files).patterns, patterns, "{command}");
+    }
+}
+
+#[test]
+fn branches_that_a_gate_takes_files_from_are_told_from_those_it_compares_with() {
+    for (script, branches) in [
+        ("git archive checks | tar -x -C build && cd build && sh tests/run.sh", vec!["checks"]),
+        ("git show checks:tests/run.sh | sh", vec!["checks"]),
+        ("git checkout checks -- tests && sh tests/run.sh", vec!["checks", "tests"]),
+        ("git restore --source=checks tests", vec!["checks", "tests"]),
+        ("git diff --quiet main -- tests", vec![]),
+        ("git log main..HEAD", vec![]),
+        ("git checkout main", vec![]),
+        ("git show main", vec![]),
+        ("git show $BRANCH:a", vec![]),
+        ("tar archive main", vec![]),
+    ] {
+        assert_eq!(branches_read(script), branches, "{script}");
+    }
 }
 
 #[test]

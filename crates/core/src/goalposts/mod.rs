@@ -8,11 +8,14 @@ mod conventions;
 mod doc_tests;
 mod expectations;
 mod follow;
+mod generators;
 mod links;
+mod makefile;
 mod missed;
 mod modules;
 mod must_fail;
 mod references;
+mod renames;
 mod report;
 mod runner;
 mod shared_files;
@@ -25,18 +28,21 @@ pub use conventions::{
     ABOVE, IN_HOME, PROFILES, RUNNER_PARTS, SHADOW_PACKAGES, SHADOWS, is_discovered, is_left_out,
     is_loaded_by_unittest, kind_of, kind_of_work, starts_with_profiles, test_of_snapshots,
 };
-pub use follow::{Followed, FollowedFile, Following, follow};
+pub use follow::{Followed, FollowedFile, Following, branches_read, follow};
+pub use generators::Generators;
 pub use links::is_link_to_system;
+pub use makefile::makefile_as_before;
 pub use missed::missed_tests;
-pub use modules::{below, packages_of_test};
+pub use modules::{below, packages_of_test, python_packages_of_test};
 pub use must_fail::{
     FailurePlace, MAX_MUST_FAIL, MustFailRun, MustFailSearch, MustFailTest, ends_as_its_tests_do,
     expected_numbers, must_fail_name, must_fail_tests, must_fail_tests_of_claim, with_must_fail_tests,
 };
 pub use references::rests_on;
+pub use renames::{RenamedPackage, moved_folders};
 pub use report::{ReportReader, TestReport};
 pub use runner::{Runner, runners};
-pub use shared_files::{Checks, SharedFile, makefile_as_before};
+pub use shared_files::{Checks, SharedFile};
 
 use crate::{event::UseOfCheckout, receipt::sha256};
 
@@ -49,6 +55,8 @@ pub enum GoalpostKind {
     Setting,
     /// A file that a gate's script runs, sources or includes.
     Followed,
+    /// A script of a gate that makes a part of the program and judges nothing: it may change, and has to make its files anew.
+    Generator,
     /// A file that takes the place of a part of the test runner.
     Shadow,
     /// A file that is shared with other work, of which only some keys or blocks decide.
@@ -165,6 +173,7 @@ impl Goalposts {
                 GoalpostKind::Setting
                 | GoalpostKind::Shadow
                 | GoalpostKind::Keys(_)
+                | GoalpostKind::Generator
                 | GoalpostKind::Followed => true,
             };
             if counts {

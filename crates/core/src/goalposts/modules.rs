@@ -106,6 +106,31 @@ pub fn packages_of_test(path: &str, text: &str) -> Vec<String> {
     all
 }
 
+/// The modules and packages that the test at `path` imports by their names, if it is written in Python: `numpy`, `calc`.
+pub fn python_packages_of_test(path: &str, text: &str) -> Vec<String> {
+    if language(path, text) != Some(Language::Python) {
+        return Vec::new();
+    }
+    let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default());
+    let lines = lines.flat_map(|line| line.split(';')).map(str::trim);
+    let named = lines.flat_map(|line| {
+        let modules = match (line.strip_prefix("import "), line.strip_prefix("from ")) {
+            (Some(modules), _) => modules,
+            (_, Some(rest)) => rest.split(" import").next().unwrap_or_default(),
+            _ => "",
+        };
+        modules.split(',').filter_map(|module| module.split_whitespace().next()).collect::<Vec<_>>()
+    });
+    let is_name = |name: &&str| !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || c == '_');
+    let mut all: Vec<String> = Vec::new();
+    for name in named.map(|module| module.split('.').next().unwrap_or_default()).filter(is_name) {
+        if !all.iter().any(|known| known == name) {
+            all.push(name.to_owned());
+        }
+    }
+    all
+}
+
 /// Endings of files that hold data.
 const DATA: &[&str] =
     &["json", "yaml", "yml", "toml", "txt", "csv", "tsv", "ini", "cfg", "conf", "list", "lst"];
@@ -336,6 +361,18 @@ mod tests {
             assert_eq!(found(path, text), modules, "{path}: {text}");
         }
         assert_eq!(imported("check.py", "import a"), [["a/__init__.py", "a.py"]]);
+    }
+
+    #[test]
+    fn packages_of_a_test_in_python_are_what_it_imports_by_name() {
+        for (path, text, packages) in [
+            ("a.py", "import numpy.linalg as la, calc; import x  # y", vec!["numpy", "calc", "x"]),
+            ("a.py", "from agreeing.by import agree\nfrom . import b\nfrom .c import d", vec!["agreeing"]),
+            ("a.py", "print('import nothing')", vec![]),
+            ("a.js", "import numpy", vec![]),
+        ] {
+            assert_eq!(python_packages_of_test(path, text), packages, "{text}");
+        }
     }
 
     #[test]

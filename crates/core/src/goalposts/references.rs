@@ -51,14 +51,14 @@ const OF_PROGRAMS: &[&str] = &[
 ];
 
 /// The files of a workspace, by their paths and names.
-struct Listing<'a> {
+pub(super) struct Listing<'a> {
     paths: HashSet<&'a str>,
     by_name: HashMap<&'a str, Vec<&'a str>>,
     in_folder: HashMap<&'a str, Vec<&'a str>>,
 }
 
 impl<'a> Listing<'a> {
-    fn new(files: &'a [String]) -> Self {
+    pub(super) fn new(files: &'a [String]) -> Self {
         let mut listing = Self { paths: HashSet::new(), by_name: HashMap::new(), in_folder: HashMap::new() };
         for path in files.iter().map(String::as_str).filter(|path| !path.starts_with('/')) {
             let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
@@ -69,9 +69,13 @@ impl<'a> Listing<'a> {
         listing
     }
 
+    pub(super) fn has(&self, path: &str) -> bool {
+        self.paths.contains(path)
+    }
+
     /// The files that `word` in the text of the check at `check` names: from the folder of the check, from the top, or by the
     /// last piece of a path that the check puts together.
-    fn named_by(&self, word: &str, check: &str, pieces: &HashSet<&str>) -> Vec<&'a str> {
+    pub(super) fn named_by(&self, word: &str, check: &str, pieces: &HashSet<&str>) -> Vec<&'a str> {
         let own = folder_of(check);
         let word = word.trim_start_matches('/').trim_end_matches(['.', '/']);
         let places = [modules::below(own, word), modules::below("", word)];
@@ -111,15 +115,20 @@ fn kind_of_content(path: &str) -> Content {
     }
 }
 
-fn folder_of(path: &str) -> &str {
+/// Whether a file holds code, by its ending.
+pub(super) fn is_source(path: &str) -> bool {
+    kind_of_content(path) == Content::Source
+}
+
+pub(super) fn folder_of(path: &str) -> &str {
     path.rsplit_once('/').map_or("", |(folder, _)| folder)
 }
 
-fn last(path: &str) -> &str {
+pub(super) fn last(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-fn words(text: &str) -> impl Iterator<Item = &str> {
+pub(super) fn words(text: &str) -> impl Iterator<Item = &str> {
     let is_part = |c: char| c.is_alphanumeric() || matches!(c, '.' | '_' | '-' | '/' | '+');
     text.split(move |c| !is_part(c)).filter(|word| !word.is_empty())
 }
@@ -129,7 +138,7 @@ fn is_name(c: char) -> bool {
 }
 
 /// The sources of the program: what is neither a goalpost nor data.
-struct Program {
+pub(super) struct Program {
     sources: Vec<(String, String)>,
     paths: HashSet<String>,
     /// Which of the sources define a name, and which a module of this name would be.
@@ -138,11 +147,11 @@ struct Program {
     /// Every piece of a path that one of them may name.
     names: HashSet<String>,
     /// Whether all of them were read.
-    is_whole: bool,
+    pub(super) is_whole: bool,
 }
 
 impl Program {
-    fn read(
+    pub(super) fn read(
         files: &[String],
         is_known: &dyn Fn(&str) -> bool,
         text: &dyn Fn(&str) -> Option<String>,
@@ -197,7 +206,7 @@ impl Program {
     }
 
     /// Whether the program names this file, or the folder that it lies in.
-    fn names(&self, path: &str) -> bool {
+    pub(super) fn names(&self, path: &str) -> bool {
         let has = |name: &str| !name.is_empty() && self.names.contains(name);
         let name = last(path);
         let stem = name.split('.').next().unwrap_or(name);
@@ -749,7 +758,7 @@ pub(super) fn judges_others(path: &str, text: &str, is_there: &dyn Fn(&str) -> b
 }
 
 /// Whether a source can end a check as failed.
-fn can_refuse(source: &str) -> bool {
+pub(super) fn can_refuse(source: &str) -> bool {
     const WORDS: &[&str] = &["raise", "throw", "panic", "exit", "abort", "assert", "fail", "_exit"];
     source.split(|c| !is_name(c)).any(|word| WORDS.iter().any(|known| word.starts_with(known)))
 }

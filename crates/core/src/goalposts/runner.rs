@@ -77,6 +77,22 @@ impl Runner {
         }
     }
 
+    /// Whether must-fail tests can be put into the files of its tests.
+    pub fn has_must_fail_tests(self) -> bool {
+        matches!(
+            self,
+            Self::Cargo
+                | Self::Nextest
+                | Self::Pytest
+                | Self::Unittest
+                | Self::NodeTest
+                | Self::Jest
+                | Self::Vitest
+                | Self::Mocha
+                | Self::Go
+        )
+    }
+
     /// Whether it only starts what its file names, so that what runs tests is found there.
     pub fn is_a_front(self) -> bool {
         matches!(self, Self::Make | Self::Just | Self::NpmScript | Self::Tox)

@@ -293,35 +293,6 @@ fn squeezed(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// A makefile as it was, but for the names of sources that are new: they stand in the lines where the new one has them.
-pub fn makefile_as_before(old: &str, new: &str) -> String {
-    const SOURCES: &[&str] = &[".c", ".cc", ".cpp", ".cxx", ".o", ".h", ".hpp", ".s", ".S"];
-    let words = |line: &str| -> Vec<String> { line.split_whitespace().map(str::to_owned).collect() };
-    let known = words(old);
-    let is_new_source = |word: &String| {
-        let is_path = word.chars().all(|c| c.is_alphanumeric() || matches!(c, '/' | '.' | '_' | '-' | '+'));
-        is_path
-            && !word.starts_with('-')
-            && SOURCES.iter().any(|end| word.ends_with(end))
-            && !known.contains(word)
-    };
-    let mut extended: Vec<(Vec<String>, &str)> = new
-        .lines()
-        .filter(|line| words(line).iter().any(is_new_source))
-        .map(|line| (words(line).into_iter().filter(|word| !is_new_source(word)).collect(), line))
-        .collect();
-    let as_before = old.split_inclusive('\n').map(|line| {
-        let at = extended.iter().position(|(reduced, new)| {
-            *reduced == words(line) && new.starts_with('\t') == line.starts_with('\t')
-        });
-        match at {
-            Some(at) => format!("{}\n", extended.remove(at).1),
-            None => line.to_owned(),
-        }
-    });
-    as_before.collect()
-}
-
 // --- package.json -------------------------------------------------------------------------------------------
 
 /// A hook of npm runs beside the script it is named for.
@@ -576,10 +547,12 @@ fn cargo_lists_as_before(old: &DocumentMut, new: &mut DocumentMut, is_asked_for:
     }
     default_features_as_before(old, new, is_asked_for);
     // The name by which tests know the library is not that of a dependency now.
-    if let Some(library) = library(old) {
+    if library(old).is_some() {
+        let libraries = [library(old), library(new)];
         let before = dependencies(old);
-        let is_rival =
-            |entry: &(Vec<String>, String)| entry.1.replace('-', "_") == library && !before.contains(entry);
+        let is_rival = |entry: &(Vec<String>, String)| {
+            libraries.contains(&Some(entry.1.replace('-', "_"))) && !before.contains(entry)
+        };
         for (above, dependency) in dependencies(new).into_iter().filter(is_rival) {
             let mut table: Option<&mut dyn toml_edit::TableLike> = Some(new.as_table_mut());
             for key in &above {
@@ -642,7 +615,7 @@ fn default_features_as_before(old: &DocumentMut, new: &mut DocumentMut, is_asked
 }
 
 /// The name by which tests know the library of a package.
-fn library(document: &DocumentMut) -> Option<String> {
+pub(super) fn library(document: &DocumentMut) -> Option<String> {
     let name = at(document, &["lib", "name"]).or_else(|| at(document, &["package", "name"]))?;
     Some(name.as_str()?.replace('-', "_"))
 }

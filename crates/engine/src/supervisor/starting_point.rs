@@ -214,6 +214,18 @@ impl StartingPoint {
                      its times, its beginning and its end"
                 ));
             }
+            // The gates have to pass where such a script has to make its files anew. What the user protects stays protected.
+            let meant: Vec<String> = listed
+                .iter()
+                .cloned()
+                .chain(
+                    listed.iter().flat_map(|pattern| wider_patterns(pattern, Path::new(&below(&root, dir)))),
+                )
+                .collect();
+            let meant = Globs::parse(&meant)?;
+            at_start.protected.retain(|file| {
+                !workspace.is_git() || !goalposts.is_generator(&file.path) || meant.matches(&file.path)
+            });
             let runs_hooks = reach.runs_hooks;
             (at_start.goalposts, at_start.gate_runners) = (Some(goalposts), reach.runners);
             if workspace.is_git() && policy.gates.run_in != GateIn::Clean {
