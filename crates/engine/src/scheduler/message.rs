@@ -9,6 +9,7 @@ use dacapo_core::{
     agent::transcript::Said,
     event::{Reason, RunEvent, RunStarted},
     ids::{RunId, UnitId},
+    sandbox::SandboxHeld,
     text::{ansi, visible::visible},
     unit::{TaskStatus, Unit, schedule::Job},
 };
@@ -54,6 +55,8 @@ pub(crate) enum JobMessage {
     Said(Said),
     /// The loop of a step has written to the journal, up to this place. What was said before belongs before it.
     Wrote { seq: u64 },
+    /// The script of a step begins in this sandbox.
+    Sandbox(SandboxHeld),
     /// How the script of a step ended.
     Script(ScriptReport),
     /// The task has this worktree, and it is ready.

@@ -31,6 +31,11 @@ pub(super) fn decide(
         _ if is_over => return Step::default(),
         News::TakenUp => deciding.take_up(),
         News::LoopEnded { step, attempt, end } => deciding.loop_ended(&step, attempt, *end),
+        News::ScriptStarted { step, attempt, sandbox } => {
+            if deciding.running(&step, attempt).is_some() {
+                deciding.record(WorkflowEvent::ScriptStarted { step, attempt, sandbox });
+            }
+        }
         News::ScriptEnded { step, attempt, end } => deciding.script_ended(&step, attempt, end),
         News::Merged { step, attempt, end } => deciding.merged(&step, attempt, end),
         News::TreeSeen { step, attempt, tree } => deciding.tree_seen(&step, attempt, tree),
