@@ -4,11 +4,13 @@ mod layout;
 mod names;
 mod own_branch;
 mod packed_refs;
+mod taken_in;
 
 pub use layout::{LandlockGrants, Layout, MountPoint, MountStep, PathAccess, PathFacts, aliases};
 pub use names::{Names, Surroundings, names};
 pub use own_branch::{BranchStep, branch_step};
 pub use packed_refs::packed_refs;
+pub use taken_in::{taken_in_by_git, taken_in_by_shell};
 
 use std::{collections::BTreeSet, fmt, path::PathBuf};
 
