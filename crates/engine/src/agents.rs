@@ -166,7 +166,7 @@ pub fn ask(
     };
     let input = if agent.prompt == PromptDelivery::Stdin { question } else { "" };
     let since = Instant::now();
-    let answered = ask_once(&fresh_id()?, home, None, &command, input, PROBE_TIMEOUT)?;
+    let answered = ask_once(&fresh_id()?, home, &command, input, PROBE_TIMEOUT)?;
     let duration = Millis(u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX));
     Ok(Probed { argv, answered, duration })
 }

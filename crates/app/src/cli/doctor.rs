@@ -1,6 +1,6 @@
 //! `dacapo doctor`.
 
-use std::{io, time::Duration};
+use std::{io, ops::RangeInclusive, time::Duration};
 
 use clap::Args;
 use dacapo_core::{
@@ -179,6 +179,19 @@ fn sandbox(cx: &Context, findings: &mut Findings) {
     findings.add("sandbox", level, detail, (level != Level::Ok).then_some(hint));
 }
 
+/// What is said of events that are not in the journal any more.
+pub(super) fn gone_events(gaps: &[RangeInclusive<u64>]) -> Option<String> {
+    let gaps: Vec<String> = gaps
+        .iter()
+        .map(|gap| match gap.start() == gap.end() {
+            true => gap.start().to_string(),
+            false => format!("{} to {}", gap.start(), gap.end()),
+        })
+        .collect();
+    (!gaps.is_empty())
+        .then(|| format!("another program removed events from the journal: {} are gone", gaps.join(", ")))
+}
+
 fn journal(cx: &Context, findings: &mut Findings) -> Result<(), UserError> {
     if let Some(inside) = &cx.inside {
         match cx.client()?.active() {
@@ -210,6 +223,12 @@ fn journal(cx: &Context, findings: &mut Findings) -> Result<(), UserError> {
             findings.add("journal", Level::Bad, damage.join("; "), hint);
         }
         Err(error) => findings.add("journal", Level::Bad, error.to_string(), error.hint().as_deref()),
+    }
+    if let Ok(gaps) = store.gaps()
+        && let Some(lines) = gone_events(&gaps)
+    {
+        let hint = "dacapo removes no event: restore the journal from a backup if you need them; each loop that is left is checked by `dacapo verify`";
+        findings.add("journal", Level::Warn, lines, Some(hint));
     }
     if let Some(wait) = store.longest_wait() {
         let waited = dacapo_core::duration::Millis(wait.waited_ms).human();

@@ -289,6 +289,10 @@ fn check_journal(
         }
         Err(error) => return Err(error.into()),
     }
+    // Of other loops: what is gone from this one is found by its chain.
+    if let Some(gone) = super::doctor::gone_events(&store.gaps()?) {
+        verified.notes.push(gone);
+    }
     if !store.had_journal_hash(id, &kept.previous)? {
         verified.problems.push("the journal up to the verdict is not what it was".to_owned());
     }

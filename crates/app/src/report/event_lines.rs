@@ -164,6 +164,9 @@ fn describe_workflow(event: &WorkflowEvent) -> String {
             };
             format!("step {step}: {what}")
         }
+        WorkflowEvent::ScriptStarted { step, sandbox, .. } => {
+            format!("the script of step {step} runs: {}", sandbox.words())
+        }
         WorkflowEvent::StepContinued { step, .. } => format!("step {step} goes on"),
         WorkflowEvent::StepComplete { step, is_changed, .. } => {
             format!("step {step} complete{}", changed(*is_changed))

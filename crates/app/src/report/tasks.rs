@@ -1,6 +1,10 @@
 //! Tasks on their way through stages, for people: lines that stay, and in a terminal a few below them for each task that is worked on.
 
-use std::{collections::BTreeMap, io::Write, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io::Write,
+    time::Duration,
+};
 
 use dacapo_core::{
     event::{Envelope, GateRole, LoopEvent},
@@ -34,6 +38,8 @@ struct HumanTasks {
     /// What each task that is worked on does, and since when.
     doing: BTreeMap<TaskId, (String, Timestamp)>,
     loops: BTreeMap<TaskId, AtWork>,
+    /// What was told of sandboxes that hold less than they promise.
+    shortfalls: BTreeSet<String>,
 }
 
 impl HumanTasks {
@@ -89,6 +95,10 @@ impl Observer<TaskMachine> for HumanTasks {
     fn loop_event(&mut self, source: &StageSource, envelope: &Envelope) {
         self.loops.entry(source.task.clone()).or_default().take(envelope);
         match &envelope.event {
+            LoopEvent::LoopStarted(started) => {
+                let lines = started.sandbox.as_ref().map(|held| held.shortfall(&mut self.shortfalls));
+                lines.iter().flatten().for_each(|line| self.line(&source.task, line));
+            }
             LoopEvent::GateFinished { name, role: GateRole::Gate, result, look, .. }
                 if !result.passed || !look.is_repeated() =>
             {
@@ -185,6 +195,7 @@ fn human(is_verbose: bool) -> HumanTasks {
         turn: 0,
         doing: BTreeMap::new(),
         loops: BTreeMap::new(),
+        shortfalls: BTreeSet::new(),
     }
 }
 

@@ -1,6 +1,9 @@
 //! A run of units for people: lines that stay, and in a terminal one below them for each unit that is worked on.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use dacapo_core::{
     duration::Millis,
@@ -35,6 +38,8 @@ pub(super) struct HumanRun {
     units: BTreeMap<UnitId, ShownUnit>,
     /// The longest name, for a column.
     widest: usize,
+    /// What was told of sandboxes that hold less than they promise.
+    shortfalls: BTreeSet<String>,
 }
 
 #[derive(Default)]
@@ -61,6 +66,7 @@ impl HumanRun {
             merge: MergeMode::Merge,
             units: BTreeMap::new(),
             widest: 0,
+            shortfalls: BTreeSet::new(),
         }
     }
 
@@ -305,6 +311,8 @@ impl Observer<RunMachine> for HumanRun {
         }
         match &envelope.event {
             LoopEvent::LoopStarted(started) => {
+                let lines = started.sandbox.as_ref().map(|held| held.shortfall(&mut self.shortfalls));
+                lines.iter().flatten().for_each(|line| self.line("2", &format!("  {line}")));
                 if let (Some(shown), Some(set)) = (self.units.get_mut(unit), turn_of(&started.policy)) {
                     shown.offered.clone_from(&set.ready);
                 }

@@ -10,6 +10,8 @@ use std::{fs, path::Path, time::Duration};
 use dacapo_testkit::{Running, wait_until};
 use world::{Attacker, GuardWorld};
 
+const LONG: Duration = Duration::from_secs(60);
+
 /// Every attack of the list, by the names of those that succeeded.
 fn achieved(attacker: Attacker, args: &[&str]) -> (GuardWorld, Vec<String>) {
     let world = GuardWorld::new(attacker);
@@ -159,6 +161,11 @@ fn the_list_is_of_attacks_that_succeed_where_nothing_is_held() {
         "link-above",
         "link-of-path",
         "user-units",
+        "sourced-file",
+        "sourced-folder-new",
+        "git-included",
+        "direnv-allow",
+        "uring-open",
     ];
     let world = GuardWorld::new(Attacker::User);
     let work: Vec<(&str, &str)> = world::attacks().filter(|(name, _)| names.contains(name)).collect();
@@ -249,7 +256,7 @@ fn landlock_leaves_open_what_lies_in_the_home_and_says_so() {
 
 /// What Landlock leaves to an agent of an ordinary user: what lies in the home folder and in TASK_FOLDER, which must stay writable,
 /// modes, times and attributes, and what there is of other processes. Each is said by a sentence of `open`.
-const OPEN_IN_LANDLOCK: [&str; 56] = [
+const OPEN_IN_LANDLOCK: [&str; 76] = [
     "tty-write",
     "tty-read",
     "journal-chmod",
@@ -306,6 +313,26 @@ const OPEN_IN_LANDLOCK: [&str; 56] = [
     "user-units",
     "dbus-services",
     "journal-xattr",
+    "direnv-allow",
+    "mise-trust",
+    "sourced-file",
+    "sourced-folder",
+    "gh-config",
+    "editor-settings",
+    "editor-extension",
+    "vim-plugin",
+    "prlimit-supervisor",
+    "nice-supervisor",
+    "docker-config",
+    "pip-config-old",
+    "git-template",
+    "git-included",
+    "sourced-file-new",
+    "sourced-folder-new",
+    "sourced-of-sourced",
+    "curlrc-new",
+    "git-hook-of-settings",
+    "open-tree-of-home",
 ];
 
 #[test]
@@ -336,6 +363,40 @@ fn what_landlock_leaves_open_is_exactly_what_is_listed() {
         "the terminals of the user can be read and written",
     ] {
         assert!(open.contains(sentence), "no `{sentence}` in {open}");
+    }
+}
+
+#[test]
+fn killing_every_process_that_an_agent_may_ends_its_own_alone() {
+    for attacker in [Attacker::Root, Attacker::User] {
+        let world = GuardWorld::new(attacker);
+        if !world.allows_namespaces() {
+            return;
+        }
+        let mut sleep = world.command("sleep");
+        sleep.arg("600");
+        let sleep = Running::start(sleep);
+        let mut dacapo = world.command(world.program());
+        let agent = "python3 -c \"import os; open('tried', 'w'); os.system('sleep 600 &'); os.kill(-1, 9); open('lived', 'w')\"";
+        dacapo.args([
+            "run",
+            "do it",
+            "--task",
+            "t",
+            "-n",
+            "2",
+            "--restart-delay",
+            "0s",
+            "--agent-cmd",
+            agent,
+        ]);
+        dacapo.args(["--gate", "test -e tried"]);
+        Running::start(dacapo).wait(LONG).assert_code(3);
+        assert!(world.workspace().join("lived").exists(), "{attacker:?}");
+        let state = fs::read_to_string(format!("/proc/{}/stat", sleep.pid())).expect("the process is there");
+        assert!(!state.contains(") Z "), "{attacker:?}: {state}");
+        sleep.signal(rustix::process::Signal::KILL);
+        sleep.wait(LONG);
     }
 }
 

@@ -26,6 +26,14 @@ pub(crate) fn attacks() -> impl Iterator<Item = (&'static str, &'static str)> {
     lines.map(|line| line.split_once(": ").expect("a name and an attack"))
 }
 
+/// A startup file that takes in others.
+const PROFILE: &str = "# mine\n. ~/.bash_functions\nfor f in ~/.bashrc.d/*.sh; do . \"$f\"; done\n\
+                      [ -f \"$HOME/.fzf.bash\" ] && source \"$HOME/.fzf.bash\"\n";
+
+/// The same of git.
+const GITCONFIG: &str = "[include]\n\tpath = ~/.gitconfig-work\n[core]\n\thooksPath = ~/.hooks\n\
+                         [init]\n\ttemplateDir = ~/.git-templates\n";
+
 const LONG: Duration = Duration::from_secs(300);
 
 /// An id that no user of the machine has.
@@ -60,6 +68,15 @@ impl GuardWorld {
             "home/.cargo",
             "home/.ssh",
             "home/.local/lib",
+            "home/.local/share",
+            "home/.config/Code/User",
+            "home/.config/gh",
+            "home/.docker",
+            "home/.vscode/extensions/ext",
+            "home/.vim/plugin",
+            "home/.bashrc.d",
+            "home/.hooks",
+            "home/.git-templates/hooks",
             "bin",
             "program",
             "tmp",
@@ -80,10 +97,20 @@ impl GuardWorld {
         for (file, text) in [
             ("home/.config/dacapo/config.yaml", ""),
             ("home/.bashrc", "# mine\n"),
-            ("home/.profile", "# mine\n"),
+            (
+                "home/.bash_functions",
+                ". ~/.more_functions; [ -s ~/.nvm-of-mine/nvm.sh ] && . ~/.nvm-of-mine/nvm.sh\n",
+            ),
+            ("home/.more_functions", "# mine\n"),
+            ("home/.gitconfig-work", ""),
+            ("home/.docker/config.json", "{}"),
+            ("home/.profile", PROFILE),
             ("home/.ssh/authorized_keys", ""),
-            ("gitconfig", ""),
+            ("gitconfig", GITCONFIG),
+            ("uring.py", include_str!("uring.py")),
             ("bin/tool", "#!/bin/sh\n"),
+            ("bin/direnv", "#!/bin/sh\n"),
+            ("bin/mise", "#!/bin/sh\n"),
             ("state/keys/signing", "secret"),
             ("state/worktrees/p/other/kept", ""),
             ("state/projects/other/TASK.md", "x"),
@@ -104,6 +131,10 @@ impl GuardWorld {
             ("bin/versioned", "../versions/current/bin/versioned"),
         ] {
             symlink(target, world.root.join(link)).expect("a link");
+        }
+        for tool in ["bin/direnv", "bin/mise"] {
+            let executable = fs::Permissions::from_mode(0o755);
+            fs::set_permissions(world.root.join(tool), executable).expect("permissions");
         }
         let program = world.program();
         if fs::hard_link(env!("CARGO_BIN_EXE_dacapo"), &program).is_err() {

@@ -109,3 +109,47 @@ fn commits_of_an_attempt_without_a_claim_and_hooks_that_are_a_link_stay() {
     assert!(world.env.git(["log", "--format=%s", "main"]).contains("first"));
     assert_eq!(world.env.git(["show", "main:hooked.txt"]), "hooked\n");
 }
+
+/// What an agent has a command do that dacapo runs outside of loops.
+const PLANT: &str = "ran() { echo $1 >> $HOME/ran; echo $1 >> $HOME/.bashrc; git config core.fsmonitor planted; git branch -f planted HEAD; true; }\n";
+
+#[test]
+fn commands_of_worktrees_run_what_agents_wrote_and_are_held_as_gates_are() {
+    let world = World::new();
+    world.env.write("setup.sh", PLANT);
+    std::fs::write(world.env.home().join(".bashrc"), "# mine\n").unwrap();
+    let step = |name: &str| format!("[{{run: '. ./setup.sh; ran {name}'}}]");
+    // A gate of the merged tree, which is on no branch, does the same.
+    let baseline = "{name: b, run: '. ./setup.sh; case $PWD in */.merge-*) ran merge;; esac'}";
+    world.config(&format!(
+        "worktree: {{setup: {}, teardown: {}}}\nunits: {{baseline: [{baseline}]}}\n",
+        step("setup"),
+        step("teardown")
+    ));
+    world.unit("a", 1, &[]).commit();
+    let config = config_of_git(&world);
+    world.run(&[]).assert_code(0);
+    let home = |name: &str| fs::read_to_string(world.env.home().join(name)).unwrap();
+    // The worktree, the merged tree, its gate, and the worktree before it went.
+    assert_eq!(home("ran"), "setup\nsetup\nmerge\nteardown\n");
+    if !is_held(&world) {
+        return;
+    }
+    assert_eq!(home(".bashrc"), "# mine\n");
+    assert_eq!(config_of_git(&world), config);
+    assert_eq!(world.env.git(["for-each-ref", "--format=%(refname)", "refs/heads"]), "refs/heads/main\n");
+    let left = fs::read_dir(world.env.dacapo_home().join("refs")).map(Iterator::count).unwrap_or(0);
+    assert_eq!(left, 0, "the refs that the commands saw are gone");
+}
+
+#[test]
+fn without_a_sandbox_commands_of_worktrees_do_what_the_user_may() {
+    let world = World::new();
+    world.env.write("setup.sh", PLANT);
+    world.config("worktree: {setup: [{run: '. ./setup.sh; ran setup'}]}\n");
+    world.unit("a", 1, &[]).commit();
+    let output = world.run(&["--sandbox", "off"]).assert_code(0);
+    assert!(output.stdout.contains("\n  no sandbox\n"), "{}", output.stdout);
+    assert!(fs::read_to_string(world.env.home().join(".bashrc")).unwrap().contains("setup"));
+    assert!(config_of_git(&world).contains("planted"));
+}

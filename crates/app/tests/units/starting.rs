@@ -1,6 +1,6 @@
 //! Where a run begins, what it begins with, and what it says when it does not.
 
-use std::{fs, os::unix::fs::PermissionsExt as _};
+use std::{fs, os::unix::fs::PermissionsExt as _, time::Duration};
 
 use serde_json::{Value, json};
 
@@ -370,16 +370,22 @@ fn what_is_in_the_way_of_a_worktree_is_left_alone() {
 
 #[test]
 fn a_target_that_moves_while_its_merge_is_checked_is_followed() {
-    // req 54: the check of the merged tree commits to the target, once, as somebody at another terminal would.
+    // req 54: while the merged tree is checked, somebody at another terminal commits to the target, once.
     let world = World::new();
-    let (main, root) = (world.env.workspace().display().to_string(), world.env.root().display().to_string());
-    let meddle = format!(
-        "case $PWD in */.merge-*) mkdir {root}/once 2>/dev/null && touch {main}/theirs.txt && git -C {main} add theirs.txt \
-         && git -C {main} commit -qm theirs;; esac; true"
+    let root = world.env.root().display().to_string();
+    let waits = format!(
+        "case $PWD in */.merge-*) mkdir {root}/once 2>/dev/null && until test -e {root}/committed; do sleep 0.05; done;; esac; true"
     );
-    world.config(&format!("units: {{baseline: [{{name: meddle, run: {}}}]}}\n", json!(meddle)));
+    world.config(&format!("units: {{baseline: [{{name: waits, run: {}}}]}}\n", json!(waits)));
     world.unit("a", 1, &[]).commit();
-    world.run(&[]).assert_code(0);
+    let running = world.env.spawn(world.args(&[]));
+    let long = Duration::from_secs(60);
+    world.env.wait_until("the merge is checked", long, || world.env.root().join("once").exists());
+    world.env.write("theirs.txt", "");
+    world.env.git(["add", "theirs.txt"]);
+    world.env.git(["commit", "-qm", "theirs"]);
+    fs::write(world.env.root().join("committed"), "").unwrap();
+    running.wait(long).assert_code(0);
     assert!(world.env.root().join("once").exists());
     assert!(world.at("main", "theirs.txt").is_some() && world.at("main", "src/a-1.txt").is_some());
     let subjects: Vec<String> =

@@ -330,3 +330,32 @@ fn a_journal_that_was_replaced_by_an_older_one_is_refused() {
     let output = journal.run(["verify", "t"]).assert_code(5);
     assert_has(&output.stderr, "the journal was replaced by an older one");
 }
+
+#[test]
+fn a_stream_that_was_deleted_leaves_a_gap_that_is_told() {
+    let journal = Journal::new();
+    let told = "another program removed events from the journal";
+    for args in [["doctor", "--json"], ["verify", "f"], ["verify", "t"]] {
+        assert!(!journal.run(args).stdout.contains(told));
+    }
+    let db = journal.fresh();
+    let (first, last): (i64, i64) = db
+        .query_row(
+            "SELECT MIN(seq), MAX(seq) FROM events WHERE stream = (SELECT key FROM streams WHERE task = 't')",
+            [],
+            |row| Ok((row.get(0)?, row.get(1)?)),
+        )
+        .expect("a stream");
+    let key = key_of(&db, "t");
+    edit(&db, "PRAGMA foreign_keys = OFF; DELETE FROM attestations;");
+    for table in ["events", "checkpoints", "spend", "looks", "requests"] {
+        db.execute(&format!("DELETE FROM {table} WHERE stream = ?1"), [key]).expect("an edit");
+    }
+    db.execute("DELETE FROM streams WHERE key = ?1", [key]).expect("an edit");
+    drop(db);
+    let doctor = journal.env.run(["doctor"]);
+    assert!(doctor.stdout.contains(&format!("{told}: {first} to {last} are gone")), "{}", doctor.stdout);
+    // The loop that is left is what it was.
+    let events = journal.env.run(["events", "f"]).assert_code(0);
+    assert!(events.stdout.contains("iteration 1/2 started"), "{}", events.stdout);
+}

@@ -7,6 +7,7 @@ mod archon;
 mod control;
 mod explaining;
 mod files;
+mod guarding;
 mod hiding;
 mod importing;
 mod leftovers;

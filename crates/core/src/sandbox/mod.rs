@@ -4,13 +4,15 @@ mod layout;
 mod names;
 mod own_branch;
 mod packed_refs;
+mod taken_in;
 
 pub use layout::{LandlockGrants, Layout, MountPoint, MountStep, PathAccess, PathFacts, aliases};
 pub use names::{Names, Surroundings, names};
 pub use own_branch::{BranchStep, branch_step};
 pub use packed_refs::packed_refs;
+pub use taken_in::{taken_in_by_git, taken_in_by_shell};
 
-use std::{fmt, path::PathBuf};
+use std::{collections::BTreeSet, fmt, path::PathBuf};
 
 use serde::{Deserialize, Serialize};
 
@@ -99,11 +101,14 @@ pub struct SandboxHeld {
     /// The branch that agents move, where all the refs that they see are their own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub branch: Option<String>,
+    /// Whether all the refs that they see are their own in a worktree that is on no branch.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub own_refs_at_commit: bool,
 }
 
 impl SandboxHeld {
     pub fn off() -> Self {
-        Self { mode: SandboxMode::Off, tier: SandboxTier::None, open: Vec::new(), branch: None }
+        Self { mode: SandboxMode::Off, tier: SandboxTier::None, ..Self::default() }
     }
 
     /// The mode, if anything of it is held.
@@ -114,6 +119,16 @@ impl SandboxHeld {
     /// Whether all that the mode promises is held by the best means.
     pub fn is_whole(&self) -> bool {
         self.tier == SandboxTier::Namespaces && self.open.is_empty()
+    }
+
+    /// What a person is told of a sandbox that does not hold all of it: the words, and each thing that is left open. A line that was
+    /// `told` of another one is not told again.
+    pub fn shortfall(&self, told: &mut BTreeSet<String>) -> Vec<String> {
+        if self.is_whole() {
+            return Vec::new();
+        }
+        let open = self.open.iter().map(|open| format!("left open: {open}"));
+        std::iter::once(self.words()).chain(open).filter(|line| told.insert(line.clone())).collect()
     }
 
     /// Whether this holds less than `other` did.
@@ -131,5 +146,27 @@ impl SandboxHeld {
             (mode, SandboxTier::None) => format!("no sandbox: this system allows no `{mode}`"),
             (mode, tier) => format!("{mode} ({tier})"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_sandbox_does_not_hold_is_told_once() {
+        let held = |tier, open: &[&str]| SandboxHeld {
+            tier,
+            open: open.iter().map(|open| (*open).to_owned()).collect(),
+            ..SandboxHeld::default()
+        };
+        let mut told = BTreeSet::new();
+        let mut lines = |held: &SandboxHeld| held.shortfall(&mut told);
+        assert_eq!(lines(&held(SandboxTier::Namespaces, &[])), Vec::<String>::new());
+        let first = held(SandboxTier::Landlock, &["a"]);
+        assert_eq!(lines(&first), ["guard (landlock)", "left open: a"]);
+        assert_eq!(lines(&first), Vec::<String>::new());
+        assert_eq!(lines(&held(SandboxTier::Landlock, &["a", "b"])), ["left open: b"]);
+        assert_eq!(lines(&SandboxHeld::off()), ["no sandbox"]);
     }
 }

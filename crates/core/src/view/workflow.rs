@@ -194,7 +194,7 @@ impl WorkflowView {
 
     fn take(&mut self, envelope: &WorkflowEnvelope) {
         match &envelope.event {
-            WorkflowEvent::WorkflowStart(_) => {}
+            WorkflowEvent::WorkflowStart(_) | WorkflowEvent::ScriptStarted { .. } => {}
             WorkflowEvent::BudgetExceeded { what } => {
                 self.exceeded = Some(what.clone()).filter(|_| !self.is_audited);
             }

@@ -1,7 +1,7 @@
 //! What a run of a workflow tells people while it goes on, in fixed words: a fold of its events, of the events of its loops, and of
 //! what its agents say. A terminal and a chat service show the same.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     StepId, StepKind, Workflow, WorkflowForm,
@@ -12,6 +12,7 @@ use super::{
 use crate::{
     agent::transcript::TranscriptEntry,
     event::{GateRole, LoopEvent, Reason},
+    sandbox::SandboxHeld,
     text::{LINES_OF_RED_GATE, last_lines},
     view::WorkflowView,
 };
@@ -78,6 +79,8 @@ pub struct WorkflowTeller {
     said: Vec<String>,
     /// Whether the newest of them is still being printed line by line.
     is_printing: bool,
+    /// What was told of sandboxes that hold less than they promise.
+    shortfalls: BTreeSet<String>,
 }
 
 impl WorkflowTeller {
@@ -91,6 +94,7 @@ impl WorkflowTeller {
             reason: None,
             said: Vec::new(),
             is_printing: false,
+            shortfalls: BTreeSet::new(),
         }
     }
 
@@ -131,6 +135,7 @@ impl WorkflowTeller {
                 }
                 WorkflowMessage::new(Progress, text)
             }
+            WorkflowEvent::ScriptStarted { sandbox, .. } => self.shortfall(sandbox),
             WorkflowEvent::StepComplete { step, output, .. } => {
                 let of = self.workflow.as_ref().and_then(|workflow| workflow.step(step))?;
                 let is_script = matches!(of.kind, StepKind::Bash(_)) && !output.trim().is_empty();
@@ -195,7 +200,10 @@ impl WorkflowTeller {
     /// What an event of a loop of the run is told as; the loop is one of this step.
     pub fn loop_event(&mut self, step: &StepId, event: &LoopEvent) -> Option<WorkflowMessage> {
         match event {
-            LoopEvent::LoopStarted(_) => self.reason = None,
+            LoopEvent::LoopStarted(started) => {
+                self.reason = None;
+                return started.sandbox.as_ref().and_then(|held| self.shortfall(held));
+            }
             LoopEvent::GateStarted { name, role: GateRole::Gate, look, .. } if !look.is_repeated() => {
                 return WorkflowMessage::printed(TellKind::Check, &format!("check `{name}`:"));
             }
@@ -228,6 +236,13 @@ impl WorkflowTeller {
             _ => {}
         }
         None
+    }
+
+    /// What a sandbox does not hold, unless it was told before.
+    fn shortfall(&mut self, held: &SandboxHeld) -> Option<WorkflowMessage> {
+        let lines = held.shortfall(&mut self.shortfalls);
+        let text = (!lines.is_empty()).then(|| format!("**Sandbox**: {}", lines.join("\n")))?;
+        WorkflowMessage::new(TellKind::Progress, text)
     }
 
     /// What an agent said since the last time, as one message; nothing if it said nothing.

@@ -153,7 +153,8 @@ fn make(folder: &Path) -> std::io::Result<()> {
 /// Whether a folder above a held name may have been made to hold it: never the home folder itself.
 fn may_be_ours(held: &Path, folder: &Path) -> bool {
     let is_held = held.ends_with(IN_FOLDER) && held.parent() == Some(folder);
-    is_held || [".cargo", ".config", ".local", ".local/share"].iter().any(|name| folder.ends_with(name))
+    let made = [".cargo", ".config", ".local", ".local/share", ".local/state", ".local/state/mise"];
+    is_held || made.iter().any(|name| folder.ends_with(name))
 }
 
 /// Whether a file with this content is one that holds its name.
@@ -306,7 +307,14 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (home, store) = (dir.path().join("home"), dir.path().join("store"));
         fs::create_dir(&home).unwrap();
-        for name in [".ssh", ".config/git", ".local/lib", ".local/share/systemd", ".cargo/bin"] {
+        for name in [
+            ".ssh",
+            ".config/git",
+            ".local/lib",
+            ".local/share/systemd",
+            ".cargo/bin",
+            ".local/state/mise/trusted-configs",
+        ] {
             let held = HeldNames::hold(&store, &[], &[home.join(name)]);
             assert!(home.join(name).join(IN_FOLDER).exists(), "{name}");
             drop(held);

@@ -16,7 +16,7 @@ const NEWEST: ABI = ABI::V6;
 const ALWAYS_OPEN: [&str; 5] = [
     "modes, times and attributes of all files of the user can be changed",
     "the keeper of the loop can be killed, which ends what it keeps",
-    "the processes of the user can be seen",
+    "the processes of the user can be seen, and their limits and priorities changed",
     "the terminals of the user can be read and written",
     "a server of the user's, such as tmux, starts processes outside for the agent",
 ];

@@ -3,15 +3,17 @@
 //! A keeper takes a `GuardSpec` before it starts anything. It tries the tier that it was told to try and reports; the supervisor
 //! goes on to the next lower tier only if the system did not allow that one, and what was held in the end is recorded.
 
+mod commands;
 mod held;
 mod landlock;
 mod namespaces;
 mod own_refs;
 mod plan;
 
+pub(crate) use commands::GuardedFolder;
 pub(crate) use held::{HeldNames, IN_FOLDER, holds_name, is_held};
 pub(crate) use namespaces::{EnteredNamespaces, Init, enter, is_alone};
-pub(crate) use own_refs::{OwnRefs, is_of_dacapo};
+pub(crate) use own_refs::{OwnRefs, WorktreeIsOn, is_of_dacapo};
 pub(crate) use plan::{GuardedPlaces, agent_folders};
 pub use plan::{Protected, protected};
 
@@ -25,7 +27,6 @@ use std::{
 
 use dacapo_core::{
     ids::LoopId,
-    plan::{PlanStep, Purpose},
     policy::Policy,
     sandbox::{LandlockGrants, MountStep, SandboxHeld, SandboxMode, SandboxRules, SandboxTier},
 };
@@ -61,8 +62,8 @@ impl Guard {
     pub(crate) fn give_own_refs(
         &mut self,
         home: &Home,
-        branch: Option<&str>,
-        purpose: Option<&Purpose>,
+        on: WorktreeIsOn<'_>,
+        may_push: bool,
     ) -> io::Result<()> {
         let is_worktree =
             self.places.workspace.canonicalize().is_ok_and(|folder| is_of_dacapo(home, &folder));
@@ -71,9 +72,8 @@ impl Guard {
         }
         self.places.shares_refs = true;
         if self.rules.tier == SandboxTier::Namespaces
-            && let Some(refs) = OwnRefs::of(home, &self.places.workspace, branch)
+            && let Some(refs) = OwnRefs::of(home, &self.places.workspace, on)
         {
-            let may_push = purpose.is_none_or(|purpose| purpose.step == PlanStep::Workflow);
             self.places.own_refs = Some(Rc::new(refs.laid_out(may_push)?));
         }
         Ok(())
@@ -201,9 +201,12 @@ impl Guard {
                     GuardReport::Held(open) => {
                         keeper.hold(protected.take_held());
                         let open = std::mem::take(&mut protected.open).into_iter().chain(refused).chain(open);
-                        let branch = self.own_refs().map(|refs| refs.branch().to_owned());
-                        let branch = branch.filter(|_| tier == SandboxTier::Namespaces);
-                        return Ok((keeper, SandboxHeld { mode, tier, open: open.collect(), branch }));
+                        let refs = self.own_refs().filter(|_| tier == SandboxTier::Namespaces);
+                        let branch = refs.and_then(OwnRefs::branch).map(str::to_owned);
+                        let own_refs_at_commit = refs.is_some() && branch.is_none();
+                        let open = open.collect();
+                        let held = SandboxHeld { mode, tier, open, branch, own_refs_at_commit };
+                        return Ok((keeper, held));
                     }
                     GuardReport::NotAllowed(why) | GuardReport::NotNow(why) => {
                         refused.push(format!("{tier}: {why}"));
@@ -213,7 +216,7 @@ impl Guard {
         }
         Ok((
             starting.keeper(id, &database)?,
-            SandboxHeld { mode, tier: SandboxTier::None, open: refused, branch: None },
+            SandboxHeld { mode, tier: SandboxTier::None, open: refused, ..SandboxHeld::default() },
         ))
     }
 }

@@ -57,6 +57,16 @@ const KEY: usize = 20;
 /// What stands in the place of an address to push to.
 const NO_PUSH: &str = "/dacapo merges what is accepted, an agent of a unit or a task pushes nothing";
 
+/// What a worktree is on, as far as it is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WorktreeIsOn<'a> {
+    Branch(&'a str),
+    /// At a commit.
+    NoBranch,
+    /// What its HEAD says, which no agent has written yet.
+    AsHeadSays,
+}
+
 /// The refs that the agents of a loop see.
 #[derive(Debug)]
 pub(crate) struct OwnRefs {
@@ -64,8 +74,8 @@ pub(crate) struct OwnRefs {
     common: PathBuf,
     /// What belongs to the worktree alone.
     git_dir: PathBuf,
-    /// The branch that the worktree is for.
-    branch: String,
+    /// The branch that the worktree is for; none if it is at a commit.
+    branch: Option<String>,
     /// What is mounted over `common`.
     folder: PathBuf,
     /// Repositories on this machine that are remotes of this one.
@@ -77,9 +87,8 @@ pub(crate) struct OwnRefs {
 }
 
 impl OwnRefs {
-    /// The refs of the agents that work in a worktree of dacapo's; none if its refs are not files, or it is on no branch.
-    /// Without a `branch` it is the one that the worktree is on.
-    pub(crate) fn of(home: &Home, worktree: &Path, branch: Option<&str>) -> Option<Self> {
+    /// The refs of the agents that work in a worktree of dacapo's; none if its refs are not files.
+    pub(crate) fn of(home: &Home, worktree: &Path, on: WorktreeIsOn<'_>) -> Option<Self> {
         let worktree = worktree.canonicalize().ok().filter(|path| is_of_dacapo(home, path))?;
         let (git_dir, common) = on_disk::folders_of_checkout(&worktree)?;
         if git_dir == common || common.join("reftable").exists() {
@@ -87,7 +96,11 @@ impl OwnRefs {
         }
         let key = sha256(worktree.as_os_str().as_bytes());
         let folder = home.path().join("refs").join(&key[..KEY]);
-        let branch = branch.map(str::to_owned).or_else(|| on_disk::head_branch(&git_dir, &common))?;
+        let branch = match on {
+            WorktreeIsOn::Branch(branch) => Some(branch.to_owned()),
+            WorktreeIsOn::NoBranch => None,
+            WorktreeIsOn::AsHeadSays => on_disk::head_branch(&git_dir, &common),
+        };
         let config = fs::read_to_string(common.join("config")).ok()?;
         let remotes = local_remotes(&config, common.parent().unwrap_or(&common));
         Some(Self { common, git_dir, branch, folder, remotes, shown: RefCell::default(), lock: None })
@@ -201,17 +214,17 @@ impl OwnRefs {
         &self.remotes
     }
 
-    pub(crate) fn branch(&self) -> &str {
-        &self.branch
+    pub(crate) fn branch(&self) -> Option<&str> {
+        self.branch.as_deref()
     }
 
-    fn name(&self) -> String {
-        format!("refs/heads/{}", self.branch)
+    fn name(&self) -> Option<String> {
+        self.branch.as_ref().map(|branch| format!("refs/heads/{branch}"))
     }
 
     /// Where the agents have their branch.
     fn seen(&self) -> Option<String> {
-        self.seen_at(&self.name())
+        self.seen_at(&self.name()?)
     }
 
     /// Where the agents have a ref, if that can be told without waiting for them: each is a file, or none.
@@ -227,7 +240,12 @@ impl OwnRefs {
     /// Shows the next attempt where the branch is by now, unless an agent has moved its copy since. Locks of a git that was killed
     /// go, if `is_alone` says that no loop below works here.
     pub(crate) fn refresh(&self, is_alone: bool) -> io::Result<()> {
-        let name = self.name();
+        if self.lock.is_some() && is_alone {
+            for lock in ["HEAD.lock", "config.lock", "packed-refs.lock"] {
+                let _ = fs::remove_file(self.folder.join(lock));
+            }
+        }
+        let Some(name) = self.name() else { return Ok(()) };
         if self.lock.is_some() && is_alone {
             if !self.has_plain_folders(&name) {
                 // A link of the agent's would lead out of the sandbox.
@@ -235,9 +253,7 @@ impl OwnRefs {
                 make_dir(&self.folder.join("refs"))?;
                 self.copy_refs()?;
             }
-            for lock in ["HEAD.lock", "config.lock", "packed-refs.lock", &format!("{name}.lock")] {
-                let _ = fs::remove_file(self.folder.join(lock));
-            }
+            let _ = fs::remove_file(self.folder.join(format!("{name}.lock")));
         } else if !self.has_plain_folders(&name) {
             return Ok(());
         }
@@ -277,7 +293,8 @@ impl OwnRefs {
         let (own, mut ids, mut others) = (self.name(), Vec::new(), Vec::new());
         loose_refs(&self.common, Path::new("refs"), &mut |name, text| {
             let id = text.trim_ascii();
-            match on_disk::is_id(&String::from_utf8_lossy(id)) && name != Path::new(&own) {
+            let is_own = own.as_ref().is_some_and(|own| name == Path::new(own));
+            match on_disk::is_id(&String::from_utf8_lossy(id)) && !is_own {
                 true => ids.push((name.as_os_str().as_bytes().to_vec(), id.to_vec())),
                 false => others.push((name.to_owned(), text)),
             }
@@ -310,25 +327,38 @@ impl OwnRefs {
         &self,
         repository: impl FnOnce() -> Result<Repository, WorkspaceError>,
     ) -> Result<(), WorkspaceError> {
-        let (seen, tip) = (self.seen(), on_disk::reference(&self.common, &self.name()));
-        let step = branch_step(seen.as_deref(), tip.as_deref(), self.shown.borrow().as_deref());
-        if let (Some(new), BranchStep::Follow | BranchStep::FollowUnlessHeld) = (&seen, step) {
-            let repository = repository()?;
-            let tip = if tip.is_some() { tip } else { repository.branch(&self.branch)? };
-            let is_held = step == BranchStep::FollowUnlessHeld
-                && tip.as_ref().map_or(Ok(false), |tip| repository.is_ancestor(new, tip))?;
-            if !is_held && let RefSwap::Not { now } = repository.swap(&self.branch, new, tip.as_deref())? {
-                return Err(WorkspaceError::BranchMoved { branch: self.branch.clone(), now });
-            }
-            self.shown.replace(seen.clone());
+        let name = self.name();
+        if let (Some(branch), Some(name)) = (&self.branch, &name) {
+            self.bring_branch_over(branch, name, repository)?;
         }
-        let head = on_disk::head_reference(&self.git_dir).filter(|name| *name != self.name());
+        let head = on_disk::head_reference(&self.git_dir).filter(|head| Some(head) != name.as_ref());
         if let Some(commit) = head.and_then(|name| self.seen_at(&name)) {
             on_disk::detach(&self.git_dir, &commit).map_err(|source| WorkspaceError::Io {
                 what: "cannot write",
                 path: self.git_dir.join("HEAD"),
                 source,
             })?;
+        }
+        Ok(())
+    }
+
+    fn bring_branch_over(
+        &self,
+        branch: &str,
+        name: &str,
+        repository: impl FnOnce() -> Result<Repository, WorkspaceError>,
+    ) -> Result<(), WorkspaceError> {
+        let (seen, tip) = (self.seen_at(name), on_disk::reference(&self.common, name));
+        let step = branch_step(seen.as_deref(), tip.as_deref(), self.shown.borrow().as_deref());
+        if let (Some(new), BranchStep::Follow | BranchStep::FollowUnlessHeld) = (&seen, step) {
+            let repository = repository()?;
+            let tip = if tip.is_some() { tip } else { repository.branch(branch)? };
+            let is_held = step == BranchStep::FollowUnlessHeld
+                && tip.as_ref().map_or(Ok(false), |tip| repository.is_ancestor(new, tip))?;
+            if !is_held && let RefSwap::Not { now } = repository.swap(branch, new, tip.as_deref())? {
+                return Err(WorkspaceError::BranchMoved { branch: branch.to_owned(), now });
+            }
+            self.shown.replace(seen.clone());
         }
         Ok(())
     }
@@ -433,7 +463,7 @@ mod tests {
         OwnRefs {
             git_dir: common.join("worktrees/a"),
             common: common.to_owned(),
-            branch: "u/a".to_owned(),
+            branch: Some("u/a".to_owned()),
             folder: folder.to_owned(),
             remotes: Vec::new(),
             shown: RefCell::default(),

@@ -4,10 +4,12 @@ use std::{
     cell::RefCell,
     collections::{BTreeMap, BTreeSet, HashMap},
     ffi::{OsStr, OsString},
-    fs, io, mem,
+    fs, io,
+    io::Read,
+    mem,
     os::unix::{
         ffi::OsStringExt,
-        fs::{DirBuilderExt, FileTypeExt},
+        fs::{DirBuilderExt, FileTypeExt, OpenOptionsExt},
     },
     path::{Path, PathBuf},
     rc::Rc,
@@ -17,11 +19,11 @@ use dacapo_core::{
     agent::own_folders,
     policy::Policy,
     sandbox::{
-        Layout, MountPoint, MountStep, PathAccess, PathFacts, SandboxMode, SandboxRules, Surroundings,
-        aliases, names,
+        Layout, MountPoint, MountStep, Names, PathAccess, PathFacts, SandboxMode, SandboxRules, Surroundings,
+        aliases, names, taken_in_by_git, taken_in_by_shell,
     },
 };
-use rustix::fs::{Access as Right, access};
+use rustix::fs::{Access as Right, OFlags, access};
 
 use super::{GuardSpec, HeldNames, OwnRefs};
 use crate::{
@@ -152,8 +154,15 @@ pub(super) fn look_at_machine(
     }
     let around = surroundings();
     let mut names = names(&around);
+    if rules.mode != SandboxMode::Workspace {
+        all.open.extend(add_taken_in(&mut names, &around, &real(chosen)));
+    }
     let holding = store.filter(|_| rules.mode != SandboxMode::Workspace).map(|store| {
+        let mut tools = InstalledTools::default();
+        let of_tools = mem::take(&mut names.held_folders_of).into_iter();
+        let of_tools = of_tools.filter(|(_, tool)| tools.has(tool)).map(|(folder, _)| folder);
         let folders = mem::take(&mut names.held_folders).into_iter().chain(path_folders_to_come());
+        let folders = folders.chain(of_tools.collect::<Vec<_>>());
         let chosen = real(chosen);
         // Known for as long as nothing is made: names that are held are there afterwards.
         let mut links = FollowedLinks::default();
@@ -218,6 +227,79 @@ pub(super) fn look_at_machine(
     all.close_services(rules);
     all.close_terminals();
     all
+}
+
+/// How long a file may be that is looked through for others that it takes in, and how many are.
+const LONGEST_STARTUP: u64 = 1 << 16;
+const MOST_STARTUP: usize = 64;
+
+/// Adds what startup files and git's settings take in from elsewhere to what is protected. What is not there yet must not appear. What
+/// lies in the workspace stays writable, which is said.
+fn add_taken_in(names: &mut Names, around: &Surroundings, workspace: &Path) -> Option<String> {
+    let home = around.home.as_ref()?;
+    let variable = |name: &str| match name {
+        "HOME" => Some(home.to_string_lossy().into_owned()),
+        "XDG_CONFIG_HOME" => around.config.as_ref().map(|path| path.to_string_lossy().into_owned()),
+        name => std::env::var(name).ok(),
+    };
+    let shells = names.startup.iter().map(|path| (path.clone(), false));
+    let mut to_read: Vec<(PathBuf, bool)> =
+        names.git_settings.iter().map(|path| (path.clone(), true)).chain(shells).collect();
+    let mut known: BTreeSet<PathBuf> = names.protected.iter().cloned().collect();
+    let folders = [&around.home, &around.config, &around.data, &around.state];
+    let wide: Vec<PathBuf> = folders.into_iter().flatten().cloned().chain(temporary()).collect();
+    let (mut left, mut in_workspace) = (MOST_STARTUP, Vec::new());
+    while let Some((path, is_git)) = to_read.pop() {
+        let Some(text) = startup_text(&path) else { continue };
+        let folder = path.parent().unwrap_or(&path);
+        let found = if is_git {
+            taken_in_by_git(&text, folder, &variable)
+        } else {
+            taken_in_by_shell(&text, &variable)
+        };
+        for found in found {
+            // Folders with data of all kinds.
+            let is_wide = wide.iter().any(|wide| wide.starts_with(&found));
+            if is_wide
+                || found.starts_with("/dev")
+                || found.starts_with("/proc")
+                || left == 0
+                || !known.insert(found.clone())
+            {
+                continue;
+            }
+            left -= 1;
+            if real(&found).starts_with(workspace) {
+                in_workspace.push(found);
+                continue;
+            }
+            let above = found.parent().filter(|above| *above != home && above.starts_with(home));
+            if found.symlink_metadata().is_ok() {
+                to_read.push((found.clone(), is_git));
+            } else if let Some(above) = above.filter(|above| above.symlink_metadata().is_err()) {
+                names.held_folders.push(above.to_owned());
+            } else if found.starts_with(home) {
+                names.held.push(found.clone());
+            }
+            names.protected.push(found);
+        }
+    }
+    let first = in_workspace.first()?.display();
+    let more = match in_workspace.len() {
+        1 => String::new(),
+        many => format!(" and {} more in the workspace", many - 1),
+    };
+    Some(format!("`{first}`{more} can be written, and is read by a startup file or by git's settings"))
+}
+
+/// The text of a file that is short enough to be one that a shell reads when it starts.
+fn startup_text(path: &Path) -> Option<String> {
+    let found = fs::metadata(path).ok().filter(|found| found.is_file() && found.len() <= LONGEST_STARTUP)?;
+    let mut text = Vec::with_capacity(usize::try_from(found.len()).unwrap_or_default());
+    // A pipe that took its place would never end.
+    let file = fs::File::options().read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(path);
+    file.ok()?.take(LONGEST_STARTUP).read_to_end(&mut text).ok()?;
+    Some(String::from_utf8_lossy(&text).into_owned())
 }
 
 /// Folders with data of all kinds, without links.
@@ -444,7 +526,7 @@ impl Protected {
             let is_of_kernel = ["mem", "kmem", "port", "kmsg", "loop-control", "uinput", "vsock"]
                 .iter()
                 .any(|word| name == *word)
-                || ["sg", "watchdog", "nvme"]
+                || ["sg", "watchdog", "nvme", "bsg", "ng", "mtd"]
                     .iter()
                     .any(|start| name.as_encoded_bytes().starts_with(start.as_bytes()));
             if is_of_kernel || entry.file_type().is_ok_and(|kind| kind.is_block_device()) {
@@ -453,11 +535,26 @@ impl Protected {
         }
     }
 
-    /// The console of a container is the terminal of who started it. Other terminals are kept apart as a whole.
+    /// The console of a container is the terminal of who started it; virtual consoles, with what they show, and serial ones that the
+    /// kernel writes to are those of who sits there. Other terminals are kept apart as a whole.
     fn close_terminals(&mut self) {
-        let console = Path::new("/dev/console");
-        if is_writable(console) {
-            self.layout.set(console, PathAccess::Hidden);
+        let at = |name: &str| Path::new("/dev").join(name);
+        let mut all = vec![at("console"), at("tty0"), at("vcs"), at("vcsa"), at("vcsu")];
+        // A virtual console that is in use has a file for what it shows.
+        for number in (1..=63).take_while(|number| at(&format!("tty{number}")).exists()) {
+            let shows = at(&format!("vcs{number}"));
+            if shows.exists() {
+                all.extend(["tty", "vcsa", "vcsu"].map(|name| at(&format!("{name}{number}"))));
+                all.push(shows);
+            }
+        }
+        let active = proc::read("/sys/class/tty/console/active").unwrap_or_default();
+        all.extend(String::from_utf8_lossy(&active).split_whitespace().map(at));
+        for path in all {
+            let is_open = is_writable(&path) || access(&path, Right::READ_OK).is_ok();
+            if is_open && path.symlink_metadata().is_ok_and(|found| !found.is_symlink()) {
+                self.layout.set(path, PathAccess::Hidden);
+            }
         }
     }
 
@@ -488,10 +585,15 @@ impl Protected {
                 self.layout.set(path, PathAccess::Private);
             }
         }
-        for socket in ["/var/run/docker.sock", "/run/podman/podman.sock", "/run/containerd/containerd.sock"] {
-            if access(socket, Right::WRITE_OK).is_ok() {
+        // In a container the socket of the engine outside is one of another network.
+        let usual = ["/var/run/docker.sock", "/run/podman/podman.sock", "/run/containerd/containerd.sock"];
+        let engines = sockets().into_iter().filter(|path| starts_containers(path));
+        let engines: BTreeSet<PathBuf> = usual.map(PathBuf::from).into_iter().chain(engines).collect();
+        for socket in engines {
+            if access(&socket, Right::WRITE_OK).is_ok() && self.layout.access(&socket) != PathAccess::Hidden {
                 self.open.push(format!(
-                    "`{socket}` starts processes outside for every program that may write to it"
+                    "`{}` starts processes outside for every program that may write to it",
+                    socket.display()
                 ));
             }
         }
@@ -508,6 +610,15 @@ fn folders_of_tmux() -> Vec<PathBuf> {
 /// Sockets of servers that start processes for those who ask them, wherever they lie: by their names, and the session's bus by its
 /// address.
 fn servers() -> BTreeSet<PathBuf> {
+    let address = std::env::var("DBUS_SESSION_BUS_ADDRESS").unwrap_or_default();
+    let buses =
+        address.split([';', ',']).filter_map(|part| part.split_once("path=")).map(|(_, path)| path.into());
+    let is_there = |path: &PathBuf| path.is_absolute() && path.exists();
+    sockets().into_iter().filter(|path| starts_processes(path)).chain(buses).filter(is_there).collect()
+}
+
+/// The files of all sockets that this process's network knows.
+fn sockets() -> BTreeSet<PathBuf> {
     let text = proc::read("/proc/net/unix").unwrap_or_default();
     let paths = text.split(|byte| *byte == b'\n').filter_map(|line| {
         let at = memchr::memchr(b'/', line)?;
@@ -515,11 +626,16 @@ fn servers() -> BTreeSet<PathBuf> {
         (line.get(at.wrapping_sub(1)) != Some(&b'@'))
             .then(|| PathBuf::from(OsString::from_vec(line[at..].to_vec())))
     });
-    let address = std::env::var("DBUS_SESSION_BUS_ADDRESS").unwrap_or_default();
-    let buses =
-        address.split([';', ',']).filter_map(|part| part.split_once("path=")).map(|(_, path)| path.into());
-    let is_there = |path: &PathBuf| path.is_absolute() && path.exists();
-    paths.filter(|path| starts_processes(path)).chain(buses).filter(is_there).collect()
+    paths.collect()
+}
+
+/// Whether a socket is known by its name as one of an engine that starts containers or machines.
+fn starts_containers(socket: &Path) -> bool {
+    let name = socket.file_name().unwrap_or_default().to_string_lossy();
+    let known =
+        ["docker.sock", "podman.sock", "containerd.sock", "crio.sock", "buildkitd.sock", "libvirt-sock"];
+    let is_lxd = name == "unix.socket" && socket.iter().any(|part| part == "lxd" || part == "incus");
+    is_lxd || known.iter().any(|known| name == *known)
 }
 
 /// Whether a socket is known by its name as one of a server that starts processes for those who ask: terminals, editors, buses.
@@ -697,6 +813,10 @@ fn is_wanted(path: &Path, tools: &mut InstalledTools) -> bool {
         (".npmrc", "npm"),
         (".gitconfig", "git"),
         ("config.toml", "cargo"),
+        (".yarnrc", "yarn"),
+        (".mavenrc", "mvn"),
+        (".curlrc", "curl"),
+        (".pydistutils.cfg", "python3"),
         (".kshrc", "ksh"),
         (".cshrc", "csh"),
         (".login", "csh"),
@@ -736,6 +856,9 @@ fn temporary() -> Vec<PathBuf> {
 fn surroundings() -> Surroundings {
     let home = home();
     let config = variable("XDG_CONFIG_HOME").or_else(|| Some(home.as_ref()?.join(".config")));
+    let below_home = |name: &str| Some(home.as_ref()?.join(name));
+    let data = variable("XDG_DATA_HOME").or_else(|| below_home(".local/share"));
+    let state = variable("XDG_STATE_HOME").or_else(|| below_home(".local/state"));
     let folders: [(&str, &'static [&'static str]); 5] = [
         ("CARGO_HOME", &["config.toml", "config", "env", "bin"]),
         ("GRADLE_USER_HOME", &["init.gradle", "init.gradle.kts", "init.d", "gradle.properties"]),
@@ -750,19 +873,22 @@ fn surroundings() -> Surroundings {
     for toolchain in rustup.iter().flat_map(|folder| entries(&folder.join("toolchains"))) {
         moved.push((toolchain, &["bin", "lib"]));
     }
-    let files = [
-        "GIT_CONFIG_GLOBAL",
-        "GIT_CONFIG_SYSTEM",
-        "NPM_CONFIG_USERCONFIG",
-        "PIP_CONFIG_FILE",
-        "BASH_ENV",
-        "ENV",
-    ];
+    let git = ["GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"];
+    let shells = ["BASH_ENV", "ENV"];
+    let others = ["NPM_CONFIG_USERCONFIG", "PIP_CONFIG_FILE", "PYTHONSTARTUP", "UV_CONFIG_FILE"];
+    let named = git.iter().chain(&shells).chain(&others);
+    // Every program that starts loads these.
+    let preloaded = std::env::var("LD_PRELOAD").unwrap_or_default();
+    let preloaded = preloaded.split([':', ' ']).map(PathBuf::from).filter(|path| path.is_absolute());
     Surroundings {
         home,
         config,
+        data,
+        state,
         moved,
-        named: files.into_iter().filter_map(variable).collect(),
+        named: named.filter_map(|name| variable(name)).chain(preloaded).collect(),
+        startup: shells.into_iter().filter_map(variable).collect(),
+        git_settings: git.into_iter().filter_map(variable).collect(),
         is_root: rustix::process::geteuid().is_root(),
     }
 }
@@ -970,6 +1096,22 @@ mod tests {
         for socket in ["/run/dbus/system_bus_socket", "/h/emacs/x/state/sockets/a", "/tmp/vscode-git-1.sock"]
         {
             assert!(!starts_processes(Path::new(socket)), "{socket}");
+        }
+    }
+
+    #[test]
+    fn a_server_that_starts_containers_is_known_by_the_name_of_its_socket() {
+        for socket in [
+            "/run/docker.sock",
+            "/run/user/1/docker.sock",
+            "/run/user/1/podman/podman.sock",
+            "/var/snap/lxd/common/lxd/unix.socket",
+            "/run/libvirt/libvirt-sock",
+        ] {
+            assert!(starts_containers(Path::new(socket)), "{socket}");
+        }
+        for socket in ["/run/x/unix.socket", "/run/docker.sock.d/x", "/run/systemd/notify"] {
+            assert!(!starts_containers(Path::new(socket)), "{socket}");
         }
     }
 

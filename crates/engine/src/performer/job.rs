@@ -14,13 +14,15 @@ use dacapo_core::{
     ids::{LoopId, ProjectId, RunId, TaskId},
     plan::Purpose,
     policy::Policy,
+    sandbox::SandboxRules,
     text::ansi::readable,
 };
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    guard::{GuardedFolder, WorktreeIsOn},
     home::Home,
-    process::{KeptCommand, Programs, ask_once},
+    process::{KeptCommand, Programs, ask_in},
     scheduler::{
         JobReporter,
         message::{JobFailure, JobMessage},
@@ -69,6 +71,7 @@ pub(crate) enum StepWork {
         text: String,
         environment: BTreeMap<String, String>,
         timeout: Millis,
+        sandbox: SandboxRules,
     },
 }
 
@@ -114,9 +117,10 @@ pub(crate) fn work(spec: StepSpec, voice: JobReporter) {
                 ResumeLoop { id, grant, programs: spec.programs.clone(), is_detached: spec.is_detached };
             supervisor::resume(&home, wanted, &mut voice).err().map(|error| why(&error))
         }
-        StepWork::Script { text, environment, timeout } => {
+        StepWork::Script { text, environment, timeout, sandbox } => {
             let lock = wait_for_folder(&home, &spec.workspace, &mut voice);
-            match lock.and_then(|_lock| script(&home, &spec, &text, environment, timeout)) {
+            let run = |_lock| script(&home, &spec, &sandbox, &text, environment, timeout, &mut voice);
+            match lock.and_then(run) {
                 Ok(report) => {
                     voice.say(&JobMessage::Script(report));
                     None
@@ -179,9 +183,11 @@ fn wait_for_folder(home: &Home, folder: &Path, voice: &mut JobReporter) -> std::
 fn script(
     home: &Home,
     spec: &StepSpec,
+    sandbox: &SandboxRules,
     text: &str,
     environment: BTreeMap<String, String>,
     timeout: Millis,
+    voice: &mut JobReporter,
 ) -> std::io::Result<ScriptReport> {
     let mark = script_mark(&spec.run)?;
     let own = [
@@ -200,7 +206,15 @@ fn script(
         dir: spec.workspace.clone(),
         grace: SCRIPT_GRACE,
     };
-    let ran = ask_once(&mark, home, None, &command, "", timeout)?;
+    // A worktree that dacapo made for a step is at a commit.
+    let mut guarded = GuardedFolder::new(home, sandbox, &spec.workspace, WorktreeIsOn::NoBranch, true)?;
+    let (keeper, held) = guarded.keeper(&mark)?;
+    voice.say(&JobMessage::Sandbox(held));
+    let ran = ask_in(keeper, &command, "", timeout);
+    for told in guarded.leave() {
+        voice.say(&JobMessage::Output(format!("a script or a person: {told}")));
+    }
+    let ran = ran?;
     let words = |bytes: &[u8]| secrets().redact(&readable(bytes)).into_owned();
     Ok(ScriptReport {
         exit_code: ran.exit_code,

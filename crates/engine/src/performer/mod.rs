@@ -504,7 +504,9 @@ impl<'a> Performer<'a> {
         }
         match script.environment(&variables) {
             Ok(environment) => {
-                let work = StepWork::Script { text: script.text, environment, timeout };
+                let settings = self.started.settings.as_ref();
+                let sandbox = settings.map(|settings| settings.policy.sandbox.clone()).unwrap_or_default();
+                let work = StepWork::Script { text: script.text, environment, timeout, sandbox };
                 self.start(step, attempt, worktree, work);
             }
             Err(error) => self.inbox.push(not_started(step, attempt, error.to_string())),
@@ -765,6 +767,10 @@ impl<'a> Performer<'a> {
                     Ok(JobMessage::Output(line)) => self.observer.output(&step, line.as_bytes()),
                     Ok(JobMessage::Said(said)) => self.observer.said(&step, &said),
                     Ok(JobMessage::Wrote { seq }) => self.look_at_loops(seq)?,
+                    Ok(JobMessage::Sandbox(sandbox)) => {
+                        let attempt = self.jobs[at].attempt;
+                        news.push(now(WorkflowNews::ScriptStarted { step: step.clone(), attempt, sandbox }));
+                    }
                     Ok(JobMessage::Script(report)) => self.jobs[at].report = Some(report),
                     Ok(JobMessage::Failed(failure)) => self.jobs[at].failed = Some(failure),
                     Ok(

@@ -15,7 +15,7 @@ mod wire;
 pub use descriptors::keep_to_this_process;
 pub use link::KeeperLink;
 pub use once::{Answered, Ran, run_once};
-pub(crate) use once::{ask_once, run_expecting};
+pub(crate) use once::{ask_in, ask_once, run_expecting, run_in};
 pub(crate) use program::find_program;
 pub use program::{ProgramError, Programs};
 pub(crate) use wire::KeeperReport;

@@ -73,7 +73,16 @@ pub(crate) fn run_expecting(
     timeout: Millis,
     expect: &Expectation,
 ) -> io::Result<Ran> {
-    let mut keeper = keeper(mark, home, guard)?;
+    run_in(keeper(mark, home, guard)?, command, timeout, expect)
+}
+
+/// The same below a keeper that was started for it.
+pub(crate) fn run_in(
+    mut keeper: KeeperLink,
+    command: &KeptCommand,
+    timeout: Millis,
+    expect: &Expectation,
+) -> io::Result<Ran> {
     let (mut output, writer) = OutputReader::new(TAIL)?;
     output.search = OutputSearch::new(expect);
     let stdin = File::open("/dev/null")?;
@@ -87,12 +96,20 @@ pub(crate) fn run_expecting(
 pub(crate) fn ask_once(
     mark: &LoopId,
     home: &Home,
-    guard: Option<&Guard>,
     command: &KeptCommand,
     input: &str,
     timeout: Millis,
 ) -> io::Result<Answered> {
-    let mut keeper = keeper(mark, home, guard)?;
+    ask_in(keeper(mark, home, None)?, command, input, timeout)
+}
+
+/// The same below a keeper that was started for it.
+pub(crate) fn ask_in(
+    mut keeper: KeeperLink,
+    command: &KeptCommand,
+    input: &str,
+    timeout: Millis,
+) -> io::Result<Answered> {
     let (stdout, out_writer) = OutputReader::new(ANSWER)?;
     let (stderr, err_writer) = OutputReader::new(TAIL)?;
     let mut stdin = File::from(memfd_create("prompt", MemfdFlags::CLOEXEC)?);

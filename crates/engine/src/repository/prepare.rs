@@ -11,13 +11,16 @@ use dacapo_core::{
     agent::gate_environment,
     duration::Millis,
     ids::{LoopId, ProjectId},
+    judge::expectation::Expectation,
     policy::SetupCommand,
+    sandbox::SandboxRules,
 };
 
 use super::WorktreeFor;
 use crate::{
+    guard::{GuardedFolder, WorktreeIsOn},
     home::Home,
-    process::{KeptCommand, Ran, run_once},
+    process::{KeptCommand, Ran, run_in},
     proof::fresh_id,
 };
 
@@ -32,6 +35,8 @@ pub struct WorktreeOwner<'a> {
     pub project: &'a ProjectId,
     pub work: WorktreeFor<'a>,
     pub dir: &'a Path,
+    /// The branch that dacapo made it for; none if it is at a commit.
+    pub branch: Option<&'a str>,
 }
 
 /// The first command that did not exit 0.
@@ -44,13 +49,27 @@ pub struct SetupFailed {
     pub tail: String,
 }
 
-/// Runs the steps one after the other, up to the first that fails.
+/// Runs the steps one after the other, up to the first that fails, in the sandbox that `rules` ask for: what they run is what
+/// agents wrote, in a merged tree, or in one whose target holds their work.
 pub fn prepare(
     home: &Home,
     at: WorktreeOwner<'_>,
+    rules: &SandboxRules,
     steps: &[SetupCommand],
 ) -> io::Result<Result<(), SetupFailed>> {
-    prepare_with(home, at, steps, |mark, command| run_once(mark, home, command, TIMEOUT))
+    if steps.is_empty() {
+        return Ok(Ok(()));
+    }
+    let on = at.branch.map_or(WorktreeIsOn::NoBranch, WorktreeIsOn::Branch);
+    let mut guarded = GuardedFolder::new(home, rules, at.dir, on, false)?;
+    let ended = prepare_with(home, at, steps, |mark, command| {
+        run_in(guarded.keeper(mark)?.0, command, TIMEOUT, &Expectation::default())
+    });
+    let told = guarded.leave();
+    match (ended?, told.is_empty()) {
+        (Ok(()), false) => Err(io::Error::other(told.join("; "))),
+        (ended, _) => Ok(ended),
+    }
 }
 
 fn prepare_with(
@@ -131,7 +150,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("lock"), "").unwrap();
         let (project, unit): (_, dacapo_core::ids::UnitId) = ("p".parse().unwrap(), "u".parse().unwrap());
-        let at = WorktreeOwner { project: &project, work: (&unit).into(), dir: folder.path() };
+        let at = WorktreeOwner { project: &project, work: (&unit).into(), dir: folder.path(), branch: None };
         let step = |run: &str, file: Option<&str>| SetupCommand {
             run: run.to_owned(),
             only_if: file.map(str::to_owned),

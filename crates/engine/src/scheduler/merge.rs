@@ -48,7 +48,7 @@ impl UnitWorker<'_> {
         if settings.submodules {
             repo.init_submodules(made.path()).map_err(JobEnd::error)?;
         }
-        match self.prepare(made.path(), &settings.setup) {
+        match self.prepare(made.path(), None, &settings.setup) {
             Ok(()) => Ok(Ok(self.must_hold(tip, tree, tip)?)),
             Err(why) => Ok(Err(why)),
         }
@@ -106,7 +106,7 @@ impl UnitWorker<'_> {
     pub(super) fn tidy(&self, merged: &str) -> Result<UnitInput, JobEnd> {
         let KnownWorktree { path, branch } = self.worktree()?;
         let mut warnings = Vec::new();
-        if let Err(why) = self.prepare(&path, &self.spec.started.settings.teardown) {
+        if let Err(why) = self.prepare(&path, Some(&branch), &self.spec.started.settings.teardown) {
             warnings.push(format!("teardown: {why}"));
         }
         let left = |why: &dyn std::fmt::Display| format!("the worktree `{}` is left: {why}", path.display());

@@ -9,6 +9,7 @@ use dacapo_core::{
     agent::transcript::TranscriptEntry,
     event::{Reason, RunEvent, RunStarted},
     ids::{RunId, UnitId},
+    sandbox::SandboxHeld,
     text::{ansi, visible::visible},
     unit::{TaskStatus, Unit, schedule::Job},
 };
@@ -58,6 +59,8 @@ pub(crate) enum JobMessage {
     Wrote {
         seq: u64,
     },
+    /// The script of a step begins in this sandbox.
+    Sandbox(SandboxHeld),
     /// How the script of a step ended.
     Script(ScriptReport),
     /// The task has this worktree, and it is ready.

@@ -291,8 +291,9 @@ fn tidy_up(home: &Home, store: &Store, repo: &Repository, new: &NewRun) -> Resul
             continue;
         };
         if path.exists() {
-            let at = WorktreeOwner { project: &new.project, work: (&view.unit).into(), dir: &path };
-            let _ = prepare(home, at, &new.settings.teardown);
+            let work = (&view.unit).into();
+            let at = WorktreeOwner { project: &new.project, work, dir: &path, branch: Some(&branch) };
+            let _ = prepare(home, at, &new.settings.policy.sandbox, &new.settings.teardown);
         } else if !repo.branch(&branch).is_ok_and(|tip| tip.is_some()) {
             continue;
         }
@@ -568,6 +569,7 @@ impl Scheduler<'_> {
                         | JobMessage::Said(_)
                         | JobMessage::Hello { .. }
                         | JobMessage::Wrote { .. }
+                        | JobMessage::Sandbox(_)
                         | JobMessage::Script(_)
                         | JobMessage::Worktree { .. }
                         | JobMessage::Merge(_)

@@ -109,8 +109,9 @@ impl<'a> UnitWorker<'a> {
         Ok(Some(match effect {
             UnitEffect::MakeWorktree => UnitInput::WorktreeMade(self.make_worktree()?),
             UnitEffect::SetUp => {
-                let (path, setup) = (self.worktree()?.path, self.spec.started.settings.setup.clone());
-                UnitInput::SetUp(self.prepare(&path, &setup))
+                let KnownWorktree { path, branch } = self.worktree()?;
+                let setup = self.spec.started.settings.setup.clone();
+                UnitInput::SetUp(self.prepare(&path, Some(&branch), &setup))
             }
             UnitEffect::RestoreBranch(restore) => UnitInput::BranchRestored(self.restore_branch(&restore)?),
             UnitEffect::CompareWithTarget => UnitInput::TargetCompared(self.compare_with_target()?),
@@ -212,10 +213,15 @@ impl<'a> UnitWorker<'a> {
     }
 
     /// Runs the commands that make a worktree ready, or those before it goes.
-    pub(super) fn prepare(&self, dir: &Path, steps: &[SetupCommand]) -> Result<(), String> {
-        let at =
-            WorktreeOwner { project: &self.spec.started.project, work: (&self.spec.unit.id).into(), dir };
-        match prepare(&self.home, at, steps) {
+    pub(super) fn prepare(
+        &self,
+        dir: &Path,
+        branch: Option<&str>,
+        steps: &[SetupCommand],
+    ) -> Result<(), String> {
+        let started = &self.spec.started;
+        let at = WorktreeOwner { project: &started.project, work: (&self.spec.unit.id).into(), dir, branch };
+        match prepare(&self.home, at, &started.settings.policy.sandbox, steps) {
             Ok(Ok(())) => Ok(()),
             Ok(Err(SetupFailed { run, how, tail })) => Err(format!("`{run}` {how}: {}", tail.trim())),
             Err(error) => Err(error.to_string()),

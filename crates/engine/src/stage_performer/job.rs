@@ -8,6 +8,7 @@ use dacapo_core::{
     ids::{LoopId, ProjectId, RunId, TaskId},
     plan::{Purpose, goes_on},
     policy::{Policy, SetupCommand},
+    sandbox::SandboxRules,
     stages::{MayWrite, StageAccount, StageName, StageTaskSpec},
 };
 use serde::{Deserialize, Serialize};
@@ -46,6 +47,8 @@ pub(crate) struct StageSpec {
     pub(crate) known: Option<(PathBuf, String)>,
     /// The commit of the target that its branch holds, as dacapo knows it.
     pub(crate) seen: Option<String>,
+    /// The sandbox of the commands that follow.
+    pub(crate) sandbox: SandboxRules,
     pub(crate) setup: Vec<SetupCommand>,
     pub(crate) teardown: Vec<SetupCommand>,
     pub(crate) submodules: bool,
@@ -320,15 +323,20 @@ impl StageJob {
         let is_ready =
             known.is_some_and(|known| known.path == worktree.path && known.branch == worktree.branch);
         if !is_ready {
-            self.prepare(&worktree.path, &self.spec.setup)?;
+            self.prepare(&worktree.path, Some(&worktree.branch), &self.spec.setup)?;
         }
         Ok(worktree)
     }
 
     /// Runs the commands that make a worktree ready, or those before it goes.
-    pub(super) fn prepare(&self, dir: &Path, steps: &[SetupCommand]) -> Result<(), StageJobError> {
-        let at = WorktreeOwner { project: &self.spec.project, work: (&self.spec.task).into(), dir };
-        match prepare(&self.home, at, steps) {
+    pub(super) fn prepare(
+        &self,
+        dir: &Path,
+        branch: Option<&str>,
+        steps: &[SetupCommand],
+    ) -> Result<(), StageJobError> {
+        let at = WorktreeOwner { project: &self.spec.project, work: (&self.spec.task).into(), dir, branch };
+        match prepare(&self.home, at, &self.spec.sandbox, steps) {
             Ok(Ok(())) => Ok(()),
             Ok(Err(SetupFailed { run, how, tail })) => {
                 Err(StageJobError::Setup(format!("`{run}` {how}: {}", tail.trim())))
@@ -378,7 +386,7 @@ impl StageJob {
         let Some(KnownWorktree { path, branch }) = self.known() else { return Ok(()) };
         let repo = self.find()?;
         repo.know(commit);
-        self.prepare(&path, &self.spec.teardown)?;
+        self.prepare(&path, Some(&branch), &self.spec.teardown)?;
         repo.remove(&path, &branch, commit)?;
         Ok(())
     }

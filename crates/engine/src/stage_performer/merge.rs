@@ -144,7 +144,7 @@ fn checked(
     if job.spec.submodules {
         repo.init_submodules(scratch.path())?;
     }
-    job.prepare(scratch.path(), &job.spec.setup)?;
+    job.prepare(scratch.path(), None, &job.spec.setup)?;
     let new = NewLoop {
         policy: work.policy.clone(),
         prompt: Some(format!("Merge task {}", job.spec.task)),

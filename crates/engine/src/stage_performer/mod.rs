@@ -275,6 +275,7 @@ fn spec_of(
         target: settings.target.clone(),
         known: known.map(|(path, branch)| (path.to_owned(), branch.to_owned())),
         seen: None,
+        sandbox: settings.policy.sandbox.clone(),
         setup: settings.setup.clone(),
         teardown: settings.teardown.clone(),
         submodules: settings.submodules,
@@ -930,6 +931,7 @@ impl TaskPerformer<'_> {
                         JobMessage::Hello { .. }
                         | JobMessage::Event(_)
                         | JobMessage::LoopWrote
+                        | JobMessage::Sandbox(_)
                         | JobMessage::Script(_),
                     ) => {}
                     Err(bad) => self.jobs[place].failed = Some((bad.to_string(), Reason::Error)),

@@ -1,5 +1,7 @@
 //! Is the journal of a stream what dacapo has recorded? What proves something asks here; what only shows events does not.
 
+use std::ops::RangeInclusive;
+
 use dacapo_core::{
     attestation::{
         AttestedReceipt, DsseEnvelope, EnvelopeFault, RECEIPT_TYPE, StatementFault, attested_receipt,
@@ -97,6 +99,23 @@ impl Store {
             audit.columns = self.unlike_columns::<M>(id, &row)?;
         }
         Ok(audit)
+    }
+
+    /// Places of the journal at which no event stands, the first ten of them: dacapo numbers its events without a gap and removes none.
+    pub fn gaps(&self) -> Result<Vec<RangeInclusive<u64>>, StoreError> {
+        let is_whole = "SELECT COALESCE(MAX(seq), 0) = COUNT(*) FROM events";
+        if self.query_row(is_whole, [], |row| row.get(0))?.unwrap_or(true) {
+            return Ok(Vec::new());
+        }
+        let sql = "SELECT before + 1, seq - 1 FROM (SELECT seq, lag(seq, 1, 0) OVER (ORDER BY seq) AS before FROM events)
+                   WHERE seq > before + 1 ORDER BY seq LIMIT 10";
+        let look = || {
+            let mut statement = self.db.prepare(sql)?;
+            let rows = statement.query_map([], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)))?;
+            rows.map(|row| row.map(|(first, last)| first.cast_unsigned()..=last.cast_unsigned()))
+                .collect::<rusqlite::Result<_>>()
+        };
+        look().map_err(|error| self.error(&error))
     }
 
     /// An error if the stream is not what was recorded: for a reader that is about to believe what stands in it.

@@ -41,6 +41,7 @@ use super::{
 use crate::{
     bus::Bus,
     goalposts::WatchedGoalposts,
+    guard::WorktreeIsOn,
     home::{Home, make_dir},
     observer::Observer,
     process::identity::Identity,
@@ -498,7 +499,8 @@ impl<'a> HostedLoop<'a> {
         let mut guard = guard_of(home, &started);
         let keeper = begin_keeper(home, &id, &guard)?;
         let goalposts = reopen_goalposts(home, &id, &started, self.workspace.as_ref())?;
-        let (keeper, _) = finish_keeper(keeper, home, &id, &mut guard, None, None, || {})?;
+        let (keeper, _) =
+            finish_keeper(keeper, home, &id, &mut guard, WorktreeIsOn::AsHeadSays, None, || {})?;
         if !self.store.row(&id)?.is_some_and(|row| row.is_owned()) {
             let now = Timestamp::now();
             self.stream.take_over(&mut self.store, &Identity::own(), now, std::slice::from_ref(&id))?;

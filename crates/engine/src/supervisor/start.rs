@@ -12,7 +12,7 @@ use dacapo_core::{
     goalposts::Runner,
     ids::{LoopId, ProjectId, RunId, TaskId},
     loop_machine::{Begin, Effect, Input, LoopMachine, Request},
-    plan::Purpose,
+    plan::{PlanStep, Purpose},
     policy::{GateIn, Policy},
     sandbox::{SandboxHeld, SandboxRules, SandboxTier},
 };
@@ -34,7 +34,7 @@ use crate::{
     bus::Bus,
     git::Git,
     goalposts::{Extras, WatchedGoalposts},
-    guard::{Guard, OwnRefs, StartingKeeper},
+    guard::{Guard, OwnRefs, StartingKeeper, WorktreeIsOn},
     health,
     home::{Home, make_dir, write_private},
     inside::server::InsideServer,
@@ -220,13 +220,13 @@ pub fn run(home: &Home, new: CheckedLoop, observer: &mut dyn Observer) -> Result
     let task_folder = folder.clone();
     guard.places.task_folder = Some(folder);
     let branch = at_start.base.as_ref().and_then(|base| base.branch.as_deref());
+    let on = branch.map_or(WorktreeIsOn::AsHeadSays, WorktreeIsOn::Branch);
     let mut server = None;
     let get_ready = || {
         server = Some(InsideServer::listen(home, &id));
         store.get_ready();
     };
-    let (keeper, held) =
-        finish_keeper(keeper, home, &id, &mut guard, branch, new.purpose.as_ref(), get_ready)?;
+    let (keeper, held) = finish_keeper(keeper, home, &id, &mut guard, on, new.purpose.as_ref(), get_ready)?;
 
     let decides_at_once = sign_in.is_none() && new.steers.is_empty() && !new.policy.needs_supply();
     let begin = Begin {
@@ -351,14 +351,14 @@ pub fn resume(home: &Home, wanted: ResumeLoop, observer: &mut dyn Observer) -> R
         .as_ref()
         .filter(|workspace| workspace.is_git() && is_checked_out && started.policy.gates.watches_goalposts());
     let extras = extras.map(|workspace| Extras::again(workspace.root()));
-    let branch = started.sandbox.as_ref().and_then(|held| held.branch.as_deref());
+    let on = started.sandbox.as_ref().and_then(worktree_of).unwrap_or(WorktreeIsOn::AsHeadSays);
     let mut server = None;
     let get_ready = || {
         server = Some(InsideServer::listen(home, &id));
         store.get_ready();
     };
     let (keeper, held) =
-        finish_keeper(keeper, home, &id, &mut guard, branch, started.purpose.as_ref(), get_ready)?;
+        finish_keeper(keeper, home, &id, &mut guard, on, started.purpose.as_ref(), get_ready)?;
     if let Some(before) = started.sandbox.as_ref().filter(|before| held.is_less_than(before)) {
         // Its receipt would say more than was held.
         let why =
@@ -572,21 +572,22 @@ fn cannot_start_keeper(source: io::Error) -> StartError {
     SuperviseError::Io { what: "cannot start a keeper", source }.into()
 }
 
-/// Waits for the keeper of a loop whose agents work on `branch` of a repository, if they do, and does something else `meanwhile`.
+/// Waits for the keeper of a loop whose agents work in a worktree that is `on` this, if they do, and does something else `meanwhile`.
 pub(super) fn finish_keeper(
     starting: StartingKeeper,
     home: &Home,
     id: &LoopId,
     guard: &mut Guard,
-    branch: Option<&str>,
+    on: WorktreeIsOn<'_>,
     purpose: Option<&Purpose>,
     meanwhile: impl FnOnce(),
 ) -> Result<(KeeperLink, SandboxHeld), StartError> {
     if guard.judges {
         guard.give_checkouts(home, id.as_str());
     }
+    let may_push = purpose.is_none_or(|purpose| purpose.step == PlanStep::Workflow);
     guard
-        .give_own_refs(home, branch, purpose)
+        .give_own_refs(home, on, may_push)
         .map_err(|source| SuperviseError::Io { what: "cannot copy the repository's refs", source })?;
     let (keeper, held) = guard.finish(starting, home, id, meanwhile).map_err(cannot_start_keeper)?;
     if held.tier < SandboxTier::Namespaces {
@@ -598,11 +599,17 @@ pub(super) fn finish_keeper(
 /// What the agent of a supervisor that was killed had committed is brought over before anything looks at the repository.
 /// Says so if that cannot be done; the refs are kept then.
 fn bring_over_left(home: &Home, started: &LoopStarted) -> Option<String> {
-    let of_base = started.base.as_ref().and_then(|base| base.branch.as_deref());
-    let branch = started.sandbox.as_ref().and_then(|held| held.branch.as_deref()).or(of_base)?;
-    let refs = OwnRefs::of(home, &started.workspace, Some(branch)).filter(OwnRefs::is_there)?;
+    let of_base = || started.base.as_ref().and_then(|base| base.branch.as_deref()).map(WorktreeIsOn::Branch);
+    let on = started.sandbox.as_ref().and_then(worktree_of).or_else(of_base)?;
+    let refs = OwnRefs::of(home, &started.workspace, on).filter(OwnRefs::is_there)?;
     let brought = refs.bring_over(|| Repository::find(&Git::find()?, &started.workspace, home));
     brought.err().map(|error| format!("what an agent committed before is on no branch: {error}"))
+}
+
+/// What the worktree of a loop was on whose agents had refs of their own.
+fn worktree_of(held: &SandboxHeld) -> Option<WorktreeIsOn<'_>> {
+    let no_branch = held.own_refs_at_commit.then_some(WorktreeIsOn::NoBranch);
+    held.branch.as_deref().map(WorktreeIsOn::Branch).or(no_branch)
 }
 
 /// What is known of how a loop began.

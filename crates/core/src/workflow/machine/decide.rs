@@ -31,6 +31,11 @@ pub(super) fn decide(
         _ if is_over => return Step::default(),
         WorkflowNews::TakenUp => deciding.take_up(),
         WorkflowNews::LoopEnded { step, attempt, end } => deciding.loop_ended(&step, attempt, *end),
+        WorkflowNews::ScriptStarted { step, attempt, sandbox } => {
+            if deciding.running(&step, attempt).is_some() {
+                deciding.record(WorkflowEvent::ScriptStarted { step, attempt, sandbox });
+            }
+        }
         WorkflowNews::ScriptEnded { step, attempt, end } => deciding.script_ended(&step, attempt, end),
         WorkflowNews::Merged { step, attempt, end } => deciding.merged(&step, attempt, end),
         WorkflowNews::TreeSeen { step, attempt, tree } => deciding.tree_seen(&step, attempt, tree),

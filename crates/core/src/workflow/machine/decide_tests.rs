@@ -624,6 +624,20 @@ fn a_run_that_failed_goes_on_where_it_failed() {
 }
 
 #[test]
+fn the_sandbox_of_a_script_is_recorded_while_the_script_runs_and_not_later() {
+    let mut run = Run::of("nodes:\n- {id: a, bash: a}\n- {id: b, bash: b, depends_on: [a]}\n");
+    let told = |attempt| WorkflowNews::ScriptStarted { step: id("a"), attempt, sandbox: SandboxHeld::off() };
+    assert_eq!(run.tell(told(2)), [""; 0]);
+    assert_eq!(run.tell(told(1)), [""; 0]);
+    run.exits("a", 0, "");
+    assert_eq!(run.tell(told(1)), [""; 0]);
+    let recorded: Vec<_> =
+        run.events.iter().filter(|event| matches!(event, WorkflowEvent::ScriptStarted { .. })).collect();
+    let expected = WorkflowEvent::ScriptStarted { step: id("a"), attempt: 1, sandbox: SandboxHeld::off() };
+    assert_eq!(recorded, [&expected]);
+}
+
+#[test]
 fn a_new_performer_is_told_what_is_under_way() {
     let mut run = Run::of(
         "nodes:\n- {id: a, bash: a}\n- {id: w, prompt: p, worktree: true}\n- {id: ask, approval: ok?}\n",

@@ -12,6 +12,7 @@ use crate::{
     event::Reason,
     ids::{ProjectId, RunId},
     policy::{Origin, Policy},
+    sandbox::SandboxHeld,
     workflow::{LeftOut, OfferedDecision, StepId, Workflow, catalogue::SourceFile},
 };
 
@@ -125,6 +126,12 @@ pub enum WorkflowEvent {
         step: StepId,
         attempt: u32,
         work: StepWorkKind,
+    },
+    /// The script of a step begins in this sandbox.
+    ScriptStarted {
+        step: StepId,
+        attempt: u32,
+        sandbox: SandboxHeld,
     },
     /// A performer goes on with an attempt that was held up.
     StepContinued {

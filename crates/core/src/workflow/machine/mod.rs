@@ -54,6 +54,7 @@ use super::{StepId, WaitFor};
 use crate::{
     event::Reason,
     machine::{Machine, Step},
+    sandbox::SandboxHeld,
 };
 
 /// The run of a workflow, as a machine.
@@ -98,6 +99,12 @@ pub enum WorkflowNews {
         step: StepId,
         attempt: u32,
         end: Box<LoopResult>,
+    },
+    /// The script that [`WorkflowEffect::RunScript`] asked for begins in this sandbox.
+    ScriptStarted {
+        step: StepId,
+        attempt: u32,
+        sandbox: SandboxHeld,
     },
     /// Answers [`WorkflowEffect::RunScript`].
     ScriptEnded {

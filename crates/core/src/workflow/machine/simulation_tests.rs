@@ -459,6 +459,7 @@ fn check(workflow: &Workflow, events: &[WorkflowEvent], resumes: u32) {
                 assert!(shared.is_empty(), "the run ends while {shared:?} works");
             }
             WorkflowEvent::WorkflowStart(_)
+            | WorkflowEvent::ScriptStarted { .. }
             | WorkflowEvent::StepWorked { .. }
             | WorkflowEvent::WorkflowPaused { .. }
             | WorkflowEvent::WorkflowUnpaused

@@ -352,6 +352,7 @@ impl WorkflowProgress {
                 self.steps = ids.map(|id| (id, StepProgress::default())).collect();
                 self.started = Some(Arc::new((**started).clone()));
             }
+            WorkflowEvent::ScriptStarted { .. } => {}
             WorkflowEvent::WorkflowPaused { .. } => self.is_paused = true,
             WorkflowEvent::WorkflowUnpaused => self.is_paused = false,
             WorkflowEvent::BudgetExceeded { what } => self.exceeded = Some(what.clone()),
