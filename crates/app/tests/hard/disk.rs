@@ -177,21 +177,25 @@ fn a_workspace_that_an_agent_fills_ends_the_loop_as_a_full_disk_does() {
 }
 
 #[test]
-fn a_workspace_without_room_is_told_as_such_before_an_agent_starts() {
-    let env = world();
-    let folder = env.workspace().display().to_string();
-    let commit = "-c user.name=t -c user.email=t@t commit -q --allow-empty -m x";
-    let mount = format!("mount -t tmpfs -o size=3m,mode=700 small {folder}");
-    let fill = format!("{{ head -c 9000000 /dev/zero > {folder}/big || true; }}");
-    let first = format!("{mount} && git -C {folder} init -q && git -C {folder} {commit} && {fill}");
-    let disk = OwnDisk::small_after(&env, "64m", &first);
-    let output = disk.run(&["run", "x", "--task", "t", "--gate", "true", "--agent-cmd", "touch ran"]);
-    assert_ended_well(&output, 5, "No space left on device");
-    assert!(
-        output.stderr.contains("hint: make room (`df -h` shows which disk is full)"),
-        "{}",
-        output.stderr
-    );
+fn a_workspace_that_cannot_be_written_is_told_as_such_before_an_agent_starts() {
+    for (change, words, hint) in [
+        (
+            "{ head -c 9000000 /dev/zero > FOLDER/big || true; }",
+            "No space left on device",
+            "make room (`df -h`",
+        ),
+        ("mount -o remount,ro FOLDER", "Read-only file system", "`--dir DIR` names another one"),
+    ] {
+        let env = world();
+        let commit = "-c user.name=t -c user.email=t@t commit -q --allow-empty -m x";
+        let mount = "mount -t tmpfs -o size=3m,mode=700 small FOLDER";
+        let first = format!("{mount} && git -C FOLDER init -q && git -C FOLDER {commit} && {change}");
+        let first = first.replace("FOLDER", &env.workspace().display().to_string());
+        let disk = OwnDisk::small_after(&env, "64m", &first);
+        let output = disk.run(&["run", "x", "--task", "t", "--gate", "true", "--agent-cmd", "touch ran"]);
+        assert_ended_well(&output, 5, words);
+        assert!(output.stderr.contains(hint), "{}", output.stderr);
+    }
 }
 
 #[test]

@@ -109,6 +109,9 @@ impl WorkspaceError {
             Self::Git(GitError::Failed { said, .. }) if said.contains(DISK_FULL) => {
                 "make room (`df -h` shows which disk is full), then try again"
             }
+            Self::Git(GitError::Failed { said, .. }) if said.contains("Read-only file system") => {
+                "agents and git work in a folder that can be written; `--dir DIR` names another one"
+            }
             Self::Plain { .. } => "`git init` makes it a repository",
             Self::TooManyFiles { .. } => {
                 "`git init` makes it a repository, and `.gitignore` leaves out what does not count"
