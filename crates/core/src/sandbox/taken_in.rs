@@ -103,8 +103,8 @@ fn is_program(key: &str) -> bool {
 }
 
 /// An absolute path without a pattern; for a pattern the folder that it looks into.
-fn path_of(text: impl AsRef<str>) -> Option<PathBuf> {
-    let path = Path::new(text.as_ref());
+fn path_of(text: &str) -> Option<PathBuf> {
+    let path = Path::new(text);
     let is_plain = |at: &Path| !at.to_string_lossy().contains(['*', '?', '[']);
     path.is_absolute().then(|| path.ancestors().find(|at| is_plain(at))).flatten().map(Path::to_owned)
 }
