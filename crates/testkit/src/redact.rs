@@ -131,7 +131,10 @@ fn duration(text: &str) -> Option<usize> {
         if text[position..].starts_with(|c: char| c.is_alphabetic() || c == '_') {
             return end;
         }
-        end = Some(position);
+        // An id can begin as a duration does: `5m7cg7wse0`.
+        if !text[position..].starts_with(|c: char| c.is_ascii_digit()) {
+            end = Some(position);
+        }
         position += usize::from(text[position..].starts_with(' '));
     }
 }
@@ -160,6 +163,8 @@ mod tests {
             ("started 5m ago", "started [DURATION] ago"),
             ("3 steps, 5 m, 1st, 2x", "3 steps, 5 m, 1st, 2x"),
             ("1m 5 steps", "[DURATION] 5 steps"),
+            ("1m30s", "[DURATION]"),
+            ("run 5m7cg7wse0 done", "run [LOOP] done"),
             ("{\"pid\":123,\"duration_ms\": 45}", "{\"pid\":[PID],\"duration_ms\": [MS]}"),
             ("pid 77", "pid [PID]"),
             ("projects/workspace-0af3c9/T-1", "projects/[PROJECT]/T-1"),
